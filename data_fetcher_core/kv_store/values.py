@@ -1,0 +1,64 @@
+"""What may be a key, a value, a limit or a time to live; checked once, at the door."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+
+from data_fetcher_core.errors import StoreCorrupt, ValidationError
+
+_LONGEST_KEY = 16_384
+
+
+def encode_text(text: str, what: str) -> bytes:
+    """``text`` as UTF-8, or a :class:`ValidationError` that names ``what``."""
+    if not isinstance(text, str):
+        raise ValidationError(f"{what} must be a string, not {type(text).__name__}")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise ValidationError(f"{what} {text[:80]!r} holds a lone surrogate: {error}") from None
+    if len(encoded) > _LONGEST_KEY:
+        raise ValidationError(
+            f"{what} {text[:40]!r}… is {len(encoded)} bytes long; {_LONGEST_KEY} is the most: "
+            "use a digest of it"
+        )
+    return encoded
+
+
+def encode_value(value: Any) -> bytes:
+    """``value`` as JSON, or a :class:`ValidationError`."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError) as error:
+        raise ValidationError(
+            f"a store holds what JSON holds, and {type(value).__name__} does not fit: {error}"
+        ) from None
+
+
+def decode_value(encoded: bytes) -> Any:
+    """The value written by :func:`encode_value`."""
+    try:
+        return orjson.loads(encoded)
+    except orjson.JSONDecodeError as error:
+        raise StoreCorrupt(f"a stored value is not JSON: {encoded[:80]!r}") from error
+
+
+def check_ttl(ttl: float | None) -> float | None:
+    """A time to live in seconds, above zero and finite; ``None`` for no end."""
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < math.inf:
+        raise ValidationError(f"ttl must be a number of seconds above 0, not {ttl!r}")
+    return min(float(ttl), 1e10)
+
+
+def check_limit(limit: int | None) -> int | None:
+    """How many at most; ``None`` for all, below zero for none."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise ValidationError(f"limit must be a whole number or None, not {limit!r}")
+    return max(limit, 0)

@@ -1,0 +1,248 @@
+"""What a queue asks of its store: a few batched verbs, each one atomic step.
+
+Two engines speak them: :mod:`.transactional_engine` over any ordered store, in Python, and
+:mod:`.scripted_engine` over Redis, in Lua. The values here are all that passes between a queue
+and its engine. Durations are whole microseconds; instants never cross, but for reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from data_fetcher_core.core import QueueStats
+
+# No step is larger than this, so that no step stops the store for long.
+STEP = 1_000
+MOST_CHILDREN = 10_000
+
+
+class Op(NamedTuple):
+    """Who asks, and the how-many-th time with this verb; sent again, it changes nothing more."""
+
+    client: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """A request on its way in. ``seen`` is what its key becomes in the store, empty without one."""
+
+    id: bytes
+    record: bytes
+    delay: int = 0
+    expires_in: int = 0
+    seen: bytes = b""
+    # Told to whoever brings the key again; empty where the id follows from the key.
+    told_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Requests and the checkpoint that belongs to them: all of it in one step.
+
+    ``whole`` additions enter entirely or not at all; others as far as the capacity goes.
+    """
+
+    requests: Sequence[NewRequest] = ()
+    checkpoint: Mapping[bytes, bytes] = field(default_factory=dict)
+    whole: bool = False
+
+
+class Admission(IntEnum):
+    """What became of one request that was added."""
+
+    NEW = 1
+    DUPLICATE = 2
+    FULL = 3
+
+
+class Admitted(NamedTuple):
+    admission: Admission
+    id: bytes
+
+
+class Move(IntEnum):
+    """The four ways to settle a lease."""
+
+    COMPLETE = 1
+    RELEASE = 2
+    BURY = 3
+    GIVE_BACK = 4
+
+
+class Reason(IntEnum):
+    """Why a request is dead, as the store writes it."""
+
+    FAILED = 1
+    EXPIRED = 2
+    POISONED = 3
+    CORRUPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What to do with one lease. A release or burial brings the record's new head."""
+
+    token: bytes
+    move: Move
+    head: bytes = b""
+    delay: int = 0
+    reason: Reason = Reason.FAILED
+    detail: bytes = b""
+    addition: Addition = Addition()
+    result: bytes | None = None
+
+
+class Outcome(IntEnum):
+    """What became of one settlement."""
+
+    DONE = 1
+    LOST = 2
+    CANCELLED = 3
+
+
+class Settled(NamedTuple):
+    outcome: Outcome
+    admitted: Sequence[Admitted] = ()
+
+
+class Grant(NamedTuple):
+    """A lease as the store gave it. ``interval`` is that of its lane, 0 without one."""
+
+    token: bytes
+    lane: bytes
+    record: bytes
+    interval: int
+
+
+class Granted(NamedTuple):
+    """What a lease step gave.
+
+    ``wait`` is how long until something else may become leasable, ``None`` for until somebody
+    adds it. ``suspect`` tells that a request was passed over that must be leased alone.
+    """
+
+    grants: Sequence[Grant]
+    wait: int | None
+    suspect: bool
+
+
+class Beat(NamedTuple):
+    """How many leases the store thinks the client holds, and the beat number of every consumer."""
+
+    held: int
+    consumers: Mapping[bytes, int]
+
+
+class Position(NamedTuple):
+    """Where a dead letter lies."""
+
+    at: int
+    number: int
+
+
+class Dead(NamedTuple):
+    position: Position
+    reason: Reason
+    detail: bytes
+    record: bytes
+
+
+class LaneChange(NamedTuple):
+    """What to set for a lane: ``None`` leaves a thing as it is, below zero means the default.
+
+    ``shut`` moves the gate to at least that far from now; ``reopen`` first takes it away.
+    """
+
+    lane: bytes
+    shut: int | None = None
+    reopen: bool = False
+    interval: int | None = None
+    burst: int | None = None
+    limit: int | None = None
+
+
+class Slice(NamedTuple):
+    """How much one bounded step did, and whether there is more to do."""
+
+    done: int
+    more: bool
+
+
+class QueueEngine(Protocol):
+    """Every verb that changes something takes an :class:`Op` and may be sent again."""
+
+    async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
+        """Store ``offered`` options that are not stored yet, and the ``given`` ones in any case.
+
+        Answers all stored options. Makes the run if there is none.
+        """
+
+    async def add(self, op: Op, additions: Sequence[Addition]) -> list[list[Admitted]]:
+        """Take requests in."""
+
+    async def lease(
+        self,
+        op: Op,
+        want: int,
+        lanes: Sequence[bytes] | None = None,
+        steal: Sequence[bytes] = (),
+    ) -> Granted:
+        """Hand out up to ``want`` requests to the client."""
+
+    async def settle(self, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Settle leases of the client, each for itself."""
+
+    async def beat(self, client: bytes) -> Beat:
+        """Say that the client lives."""
+
+    async def held(self, client: bytes) -> list[bytes]:
+        """The tokens of the leases the store thinks the client holds."""
+
+    async def leave(self, client: bytes) -> Slice:
+        """Give back what the client holds, a step at a time, then forget the client."""
+
+    async def reap(self, client: bytes, beat: int) -> Slice:
+        """Take what a dead client held, a step at a time, if its beat is still this number."""
+
+    async def change_lanes(self, op: Op, changes: Sequence[LaneChange]) -> None:
+        """Move gates, set intervals and limits."""
+
+    async def peek(self, want: int) -> list[bytes]:
+        """Records in lease order, as if every gate were open."""
+
+    async def dead(self, after: Position | None, want: int) -> list[Dead]:
+        """Dead letters, oldest first, from behind ``after`` on."""
+
+    async def requeue(self, op: Op, positions: Sequence[Position]) -> int:
+        """Make dead letters ready again."""
+
+    async def purge(self, op: Op, older_than: int) -> Slice:
+        """Drop dead letters that were buried at least so long ago."""
+
+    async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
+        """Cancel requests wherever they are; how many were waiting or in flight."""
+
+    async def clear(self, op: Op) -> Slice:
+        """Drop ready and delayed requests and seen keys, a step at a time."""
+
+    async def forget(self) -> None:
+        """Drop the whole run. A new one begins with a new generation."""
+
+    async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
+        """Saved checkpoints, by name."""
+
+    async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
+        """Results of completed requests with their numbers, from behind ``after`` on."""
+
+    async def trim_results(self, upto: int) -> None:
+        """Drop results up to this number."""
+
+    async def stats(self) -> QueueStats:
+        """How many are where."""
+
+    async def recount(self) -> Mapping[str, tuple[int, int]]:
+        """Derived counts that were wrong, mended: name to (stored, true)."""

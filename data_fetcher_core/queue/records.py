@@ -1,0 +1,196 @@
+"""The record: one request as the bytes that every store keeps, whole, in one place.
+
+::
+
+    0   version        1 byte
+    1   flags          1 byte    bit 0: the body is compressed
+    2   priority       1 byte
+    3   id length      1 byte
+    4   attempts       2 bytes
+    6   deaths         2 bytes
+    8   ready_at       8 bytes   microseconds; stamped by the store
+    16  expires_at     8 bytes   microseconds, 0 for never; stamped by the store
+    24  lane length    2 bytes
+    26  key length     2 bytes
+    28  history length 4 bytes
+    32  body length    4 bytes
+    36  checksum       4 bytes   over id, lane, key and body
+    40  id, lane, key, history, body
+
+What comes before the body is the head: settling a lease sends a new head, never the body again.
+Numbers are big-endian, and stand at fixed places so that a script can read and change them.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import orjson
+
+from data_fetcher_core.core import Failure
+
+VERSION = 1
+HEADER = struct.Struct(">BBBBHHQQHHIII")
+READY_AT = struct.Struct(">Q")
+READY_AT_OFFSET = 8
+_STAMPS = struct.Struct(">QQ")
+_DEATHS = struct.Struct(">H")
+_DEATHS_OFFSET = 6
+_COMPRESSED = 1
+_MOST_COUNTED = 0xFFFF
+
+FAILURES_KEPT = 5
+_LONGEST_MESSAGE = 500
+
+
+class CorruptRecord(ValueError):
+    """Bytes that are not a record, or not the record that was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A request as the queue sees it; ``lane``, ``key`` and ``body`` are UTF-8."""
+
+    id: bytes
+    lane: bytes
+    key: bytes
+    priority: int
+    body: bytes
+    attempts: int = 0
+    deaths: int = 0
+    ready_at: int = 0
+    expires_at: int = 0
+    history: bytes = b""
+    compressed: bool = False
+
+    def head(self) -> bytes:
+        return (
+            HEADER.pack(
+                VERSION,
+                _COMPRESSED if self.compressed else 0,
+                self.priority,
+                len(self.id),
+                min(self.attempts, _MOST_COUNTED),
+                min(self.deaths, _MOST_COUNTED),
+                self.ready_at,
+                self.expires_at,
+                len(self.lane),
+                len(self.key),
+                len(self.history),
+                len(self.body),
+                _checksum(self.id, self.lane, self.key, self.body),
+            )
+            + self.id
+            + self.lane
+            + self.key
+            + self.history
+        )
+
+    def encode(self) -> bytes:
+        return self.head() + self.body
+
+
+def decode(raw: bytes) -> Record:
+    """The record in ``raw``; raises :class:`CorruptRecord` where it is not what was written."""
+    record, checksum = _parse(raw)
+    if checksum != _checksum(record.id, record.lane, record.key, record.body):
+        raise CorruptRecord("the checksum does not match")
+    return record
+
+
+def _parse(raw: bytes) -> tuple[Record, int]:
+    if len(raw) < HEADER.size:
+        raise CorruptRecord(f"{len(raw)} bytes are too few for a record")
+    header = HEADER.unpack_from(raw)
+    version, flags, priority, id_length, attempts, deaths, ready_at, expires_at = header[:8]
+    lane_length, key_length, history_length, body_length, checksum = header[8:]
+    if version != VERSION or flags > _COMPRESSED or not 1 <= priority <= 6:
+        raise CorruptRecord("the header is not one of a record")
+    lengths = (id_length, lane_length, key_length, history_length, body_length)
+    if HEADER.size + sum(lengths) != len(raw):
+        raise CorruptRecord("the lengths do not add up")
+    parts, start = [], HEADER.size
+    for length in lengths:
+        parts.append(raw[start : start + length])
+        start += length
+    identity, lane, key, history, body = parts
+    record = Record(
+        id=identity,
+        lane=lane,
+        key=key,
+        priority=priority,
+        body=body,
+        attempts=attempts,
+        deaths=deaths,
+        ready_at=ready_at,
+        expires_at=expires_at,
+        history=history,
+        compressed=bool(flags & _COMPRESSED),
+    )
+    return record, checksum
+
+
+def _checksum(identity: bytes, lane: bytes, key: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(key, zlib.crc32(lane, zlib.crc32(identity))))
+
+
+def is_whole(raw: bytes) -> bool:
+    """Whether ``raw`` has the shape of a record: what a store checks before it reads a field."""
+    if len(raw) < HEADER.size:
+        return False
+    header = HEADER.unpack_from(raw)
+    lengths = header[3] + header[8] + header[9] + header[10] + header[11]
+    version, priority = header[0], header[2]
+    return bool(version == VERSION and 1 <= priority <= 6 and HEADER.size + lengths == len(raw))
+
+
+def stamp(raw: bytes, ready_at: int) -> bytes:
+    """The record with the instant at which it became ready."""
+    after = READY_AT_OFFSET + READY_AT.size
+    return raw[:READY_AT_OFFSET] + READY_AT.pack(ready_at) + raw[after:]
+
+
+def stamp_new(raw: bytes, ready_at: int, expires_at: int) -> bytes:
+    """The record with both its instants."""
+    after = READY_AT_OFFSET + _STAMPS.size
+    return raw[:READY_AT_OFFSET] + _STAMPS.pack(ready_at, expires_at) + raw[after:]
+
+
+def count_death(raw: bytes) -> tuple[bytes, int]:
+    """The record with one more death, and how many that makes."""
+    deaths = min(_DEATHS.unpack_from(raw, _DEATHS_OFFSET)[0] + 1, _MOST_COUNTED)
+    after = _DEATHS_OFFSET + _DEATHS.size
+    return raw[:_DEATHS_OFFSET] + _DEATHS.pack(deaths) + raw[after:], deaths
+
+
+def forgive(raw: bytes) -> bytes:
+    """The record with attempts, deaths and expiry at zero; its history stays."""
+    return raw[:4] + b"\0\0\0\0" + raw[8:16] + bytes(8) + raw[24:]
+
+
+def body_of(raw: bytes) -> bytes:
+    """The body alone; the rest of a leased record is replaced when it is settled."""
+    header = HEADER.unpack_from(raw)
+    return raw[HEADER.size + header[3] + header[8] + header[9] + header[10] :]
+
+
+def pack_failures(failures: tuple[Failure, ...]) -> bytes:
+    """The last few failures, for the record's history."""
+    kept = failures[-FAILURES_KEPT:]
+    return orjson.dumps([[_plain(f.kind), _plain(f.message), f.at] for f in kept]) if kept else b""
+
+
+def unpack_failures(history: bytes) -> tuple[Failure, ...]:
+    """The failures in a history; one that cannot be read is told as such, not raised."""
+    if not history:
+        return ()
+    try:
+        return tuple(Failure(str(k), str(m), float(at)) for k, m, at in orjson.loads(history))
+    except (ValueError, TypeError):
+        return (Failure("unreadable", repr(history[:80]), 0.0),)
+
+
+def _plain(text: str) -> str:
+    return text[:_LONGEST_MESSAGE].encode(errors="replace").decode()

@@ -1,0 +1,426 @@
+"""The queue as dictionaries and lists: the specification that every engine is compared with.
+
+Read this to know what a queue does. Instants and durations are whole microseconds. Nothing here
+is fast, durable or concurrent; each method is one atomic step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from data_fetcher_core.core import QueueStats
+from data_fetcher_core.queue.ordering import CRITICAL, Head, Pace, choose, next_turn
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options that shape what the queue does, in microseconds and plain numbers."""
+
+    capacity: int = 0
+    max_deaths: int = 5
+    ageing_step: int = 60_000_000
+    critical_burst: int = 0
+    lane_interval: int = 0
+    lane_burst: int = 0
+    lane_concurrency: int = 0
+
+
+@dataclass
+class Request:
+    """One request and all that is known of it."""
+
+    id: str
+    item: Any
+    lane: str = ""
+    key: str | None = None
+    priority: int = 3
+    delay: int = 0
+    expires_in: int = 0
+    attempts: int = 0
+    deaths: int = 0
+    ready_at: int = 0
+    expires_at: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Lane:
+    """Six double-ended lists, a gate, a pace and a limit (below zero: the queue's default)."""
+
+    lists: dict[int, list[Request]] = field(default_factory=lambda: {p: [] for p in range(1, 7)})
+    gate: int = 0
+    arrival: int = 0
+    in_flight: int = 0
+    interval: int = -1
+    burst: int = -1
+    limit: int = -1
+    criticals: int = 0
+
+
+@dataclass
+class Model:
+    """The places a request can be in, and the moves between them."""
+
+    options: ModelOptions = field(default_factory=ModelOptions)
+    now: int = 0
+    turn: int = 0
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    ring: dict[str, int] = field(default_factory=dict)
+    parked: dict[str, int] = field(default_factory=dict)
+    delayed: list[tuple[int, int, Request]] = field(default_factory=list)
+    leased: dict[str, dict[str, Request]] = field(default_factory=dict)
+    dead: list[tuple[int, str, Request]] = field(default_factory=list)
+    seen: dict[str, str] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    checkpoints: dict[str, Any] = field(default_factory=dict)
+    results: list[Any] = field(default_factory=list)
+    totals: Counter[str] = field(default_factory=Counter)
+
+    # --- where requests wait -------------------------------------------------------------------
+
+    def lane(self, name: str) -> Lane:
+        return self.lanes.setdefault(name, Lane())
+
+    def pace(self, lane: Lane) -> Pace:
+        default = self.options
+        interval = default.lane_interval if lane.interval < 0 else lane.interval
+        return Pace(interval, default.lane_burst if lane.burst < 0 else lane.burst)
+
+    def below_limit(self, lane: Lane) -> bool:
+        limit = self.options.lane_concurrency if lane.limit < 0 else lane.limit
+        return limit == 0 or lane.in_flight < limit
+
+    def next_number(self) -> int:
+        self.turn += 1
+        return self.turn
+
+    def place(self, name: str) -> None:
+        """A lane with something ready is in the ring if it may be served now, else parked."""
+        lane = self.lane(name)
+        waits = any(lane.lists.values())
+        open_now = waits and lane.gate <= self.now and self.below_limit(lane)
+        for here, wanted in ((self.ring, open_now), (self.parked, waits and not open_now)):
+            if not wanted:
+                here.pop(name, None)
+            elif name not in here:
+                here[name] = self.next_number()
+
+    def make_ready(self, request: Request) -> None:
+        request.ready_at = self.now
+        self.lane(request.lane).lists[request.priority].append(request)
+
+    def promote(self) -> None:
+        """First the lanes whose gates have opened, then the requests that are due."""
+        opened = [(x.gate, name) for name, x in self.lanes.items() if 0 < x.gate <= self.now]
+        for _, name in sorted(opened, key=lambda pair: (pair[0], pair[1].encode())):
+            self.lanes[name].gate = 0
+            self.place(name)
+        self.delayed.sort(key=lambda waiting: waiting[:2])
+        while self.delayed and self.delayed[0][0] <= self.now:
+            _, _, request = self.delayed.pop(0)
+            if not self.dropped(request):
+                self.make_ready(request)
+                self.place(request.lane)
+
+    def dropped(self, request: Request) -> bool:
+        """A cancelled request goes no further than its next move."""
+        if request.id not in self.cancelled:
+            return False
+        self.totals["cancelled"] += 1
+        return True
+
+    # --- the verbs -----------------------------------------------------------------------------
+
+    def add(
+        self, requests: Sequence[Request], checkpoint: dict[str, Any] | None = None
+    ) -> list[tuple[str, str]]:
+        """Take requests in as far as the capacity goes; all or none with a checkpoint."""
+        self.promote()
+        room = self.options.capacity - self.size() if self.options.capacity else len(requests)
+        fresh = {r.key or id(r) for r in requests if not r.key or r.key not in self.seen}
+        if checkpoint is not None and len(fresh) > room:
+            return [("full", r.id) for r in requests]
+        return self.admit(requests, checkpoint or {}, room)
+
+    def admit(
+        self, requests: Iterable[Request], checkpoint: dict[str, Any], room: int
+    ) -> list[tuple[str, str]]:
+        outcomes = []
+        for request in requests:
+            if request.key is not None and request.key in self.seen:
+                self.totals["duplicates"] += 1
+                outcomes.append(("duplicate", self.seen[request.key]))
+            elif room <= 0:
+                outcomes.append(("full", request.id))
+            else:
+                room -= 1
+                self.accept(replace(request))
+                outcomes.append(("new", request.id))
+        self.checkpoints.update(checkpoint)
+        return outcomes
+
+    def accept(self, request: Request) -> None:
+        self.totals["enqueued"] += 1
+        if request.key is not None:
+            self.seen[request.key] = request.id
+        request.expires_at = self.now + request.expires_in if request.expires_in else 0
+        self.wait_or_ready(request, request.delay)
+
+    def wait_or_ready(self, request: Request, delay: int) -> None:
+        if delay > 0:
+            self.delayed.append((self.now + delay, self.next_number(), request))
+        else:
+            self.make_ready(request)
+            self.place(request.lane)
+
+    def lease(
+        self,
+        consumer: str,
+        want: int,
+        lanes: Sequence[str] | None = None,
+        steal: Sequence[str] = (),
+    ) -> list[Request]:
+        """One by one: the lane at the front gives one request and goes to the back."""
+        self.promote()
+        mine = self.leased.setdefault(consumer, {})
+        granted: list[Request] = []
+        passed: set[str] = set()
+        while len(granted) < want and not any(self.is_suspect(r) for r in mine.values()):
+            name = self.front(lanes, steal, passed)
+            if name is None:
+                break
+            request = self.first(name)
+            if request is not None and self.is_suspect(request) and mine:
+                passed.add(name)
+            elif request is not None:
+                granted.append(self.grant(name, request, mine))
+        return granted
+
+    def is_suspect(self, request: Request) -> bool:
+        """One death from the limit: held alone, so that no neighbour dies with it."""
+        return request.deaths >= self.options.max_deaths - 1
+
+    def front(
+        self, lanes: Sequence[str] | None, steal: Sequence[str], passed: set[str]
+    ) -> str | None:
+        for allowed in (self.ring, steal) if lanes is None else (lanes, steal):
+            names = [n for n in self.ring if n in allowed and n not in passed]
+            if names:
+                return min(names, key=self.ring.__getitem__)
+        return None
+
+    def first(self, name: str) -> Request | None:
+        """The lane's next request; one that is cancelled or too old goes away instead."""
+        lane = self.lane(name)
+        waiting = [Head(p, x[0].ready_at) for p, x in lane.lists.items() if x]
+        burst, step = self.options.critical_burst, self.options.ageing_step
+        head = choose(waiting, step, burst, lane.criticals)
+        request = lane.lists[head.priority][0]
+        if self.dropped(request) or self.expired(request):
+            del lane.lists[head.priority][0]
+            self.place(name)
+            return None
+        return request
+
+    def expired(self, request: Request) -> bool:
+        if not 0 < request.expires_at <= self.now:
+            return False
+        self.bury(request, "expired")
+        return True
+
+    def grant(self, name: str, request: Request, mine: dict[str, Request]) -> Request:
+        lane = self.lane(name)
+        lane.lists[request.priority].remove(request)
+        lane.criticals = lane.criticals + 1 if request.priority == CRITICAL else 0
+        lane.in_flight += 1
+        mine[request.id] = request
+        pace = self.pace(lane)
+        if pace.interval:
+            lane.arrival, gate = next_turn(self.now, lane.arrival, pace)
+            lane.gate = max(lane.gate, gate)
+        self.ring.pop(name)
+        self.place(name)
+        return request
+
+    def bury(self, request: Request, reason: str) -> None:
+        self.dead.append((self.now, reason, request))
+        self.totals["buried"] += 1
+
+    def take_back(self, consumer: str, request_id: str) -> Request | None:
+        request = self.leased.get(consumer, {}).pop(request_id, None)
+        if request is not None:
+            self.lane(request.lane).in_flight -= 1
+        return request
+
+    def complete(
+        self,
+        consumer: str,
+        request_id: str,
+        children: Sequence[Request] = (),
+        checkpoint: dict[str, Any] | None = None,
+        result: Any = None,
+    ) -> bool:
+        request = self.leased.get(consumer, {}).get(request_id)
+        if request is None:
+            return False
+        self.admit(children, checkpoint or {}, len(children))
+        self.take_back(consumer, request_id)
+        self.place(request.lane)
+        self.results += [] if result is None else [result]
+        self.totals["completed"] += 1
+        return True
+
+    def release(
+        self, consumer: str, request_id: str, delay: int, failure: str, priority: int | None = None
+    ) -> bool:
+        request = self.take_back(consumer, request_id)
+        if request is None:
+            return False
+        if not self.dropped(request):
+            request.attempts += 1
+            request.failures = [*request.failures, failure][-5:]
+            request.priority = priority or request.priority
+            self.totals["retried"] += 1
+            self.wait_or_ready(request, delay)
+        self.place(request.lane)
+        return True
+
+    def give_up(self, consumer: str, request_id: str, failure: str) -> bool:
+        request = self.take_back(consumer, request_id)
+        if request is None:
+            return False
+        if not self.dropped(request):
+            request.attempts += 1
+            request.failures = [*request.failures, failure][-5:]
+            self.bury(request, "failed")
+        self.place(request.lane)
+        return True
+
+    def give_back(self, consumer: str, request_id: str) -> bool:
+        request = self.take_back(consumer, request_id)
+        if request is None:
+            return False
+        if not self.dropped(request):
+            self.lane(request.lane).lists[request.priority].insert(0, request)
+        self.place(request.lane)
+        return True
+
+    def leave(self, consumer: str) -> None:
+        """Everything a consumer holds goes back to where it came from."""
+        held = self.leased.get(consumer, {}).values()
+        for request in sorted(held, key=lambda r: (r.ready_at, r.id), reverse=True):
+            self.give_back(consumer, request.id)
+        self.leased.pop(consumer, None)
+
+    def reap(self, consumer: str) -> None:
+        """Everything a dead consumer held is ready again, one death older, or poisoned."""
+        held = self.leased.get(consumer, {}).values()
+        for request in sorted(held, key=lambda r: (r.ready_at, r.id)):
+            self.take_back(consumer, request.id)
+            request.deaths += 1
+            if self.dropped(request):
+                pass
+            elif request.deaths >= self.options.max_deaths:
+                self.bury(request, "poisoned")
+            else:
+                self.make_ready(request)
+            self.place(request.lane)
+        self.leased.pop(consumer, None)
+
+    # --- lanes, dead letters, looking --------------------------------------------------------
+
+    def shut(self, name: str, duration: int) -> None:
+        lane = self.lane(name)
+        lane.gate = max(lane.gate, self.now + duration)
+        self.place(name)
+
+    def reopen(self, name: str) -> None:
+        lane = self.lane(name)
+        lane.gate = lane.arrival = 0
+        self.place(name)
+
+    def set_lane(self, name: str, interval: int, burst: int, limit: int) -> None:
+        lane = self.lane(name)
+        lane.interval, lane.burst, lane.limit = interval, burst, limit
+        self.place(name)
+
+    def requeue(self, ids: Sequence[str]) -> int:
+        chosen = [letter for letter in self.dead if letter[2].id in ids]
+        self.dead = [letter for letter in self.dead if letter[2].id not in ids]
+        for _, _, request in chosen:
+            request.attempts = request.deaths = request.expires_at = 0
+            self.make_ready(request)
+            self.place(request.lane)
+        self.totals["requeued"] += len(chosen)
+        return len(chosen)
+
+    def purge(self, older_than: int) -> int:
+        kept = [letter for letter in self.dead if letter[0] > self.now - older_than]
+        gone = len(self.dead) - len(kept)
+        self.dead = kept
+        self.totals["purged"] += gone
+        return gone
+
+    def cancel(self, ids: Sequence[str]) -> int:
+        """Waiting requests go at once, leased ones at their next move."""
+        gone = 0
+        for name, lane in self.lanes.items():
+            for priority, waiting in lane.lists.items():
+                lane.lists[priority] = [r for r in waiting if r.id not in ids]
+                gone += len(waiting) - len(lane.lists[priority])
+            if name in self.ring or name in self.parked:
+                self.place(name)
+        staying = [waiting for waiting in self.delayed if waiting[2].id not in ids]
+        gone += len(self.delayed) - len(staying)
+        self.delayed = staying
+        self.totals["cancelled"] += gone
+        held = {i for mine in self.leased.values() for i in mine if i in ids}
+        self.cancelled |= held
+        return gone + len(held)
+
+    def clear(self) -> int:
+        gone = self.size()
+        for lane in self.lanes.values():
+            lane.lists = {p: [] for p in range(1, 7)}
+        self.ring, self.parked, self.delayed, self.seen = {}, {}, [], {}
+        self.totals["cleared"] += gone
+        return gone
+
+    def peek(self, want: int) -> list[Request]:
+        """Lease order, as if every lane were open."""
+        queues = {n: self.in_order(self.lane(n)) for n in (*self.ring, *self.parked)}
+        order = sorted(queues, key=lambda name: {**self.ring, **self.parked}[name])
+        shown: list[Request] = []
+        while any(queues.values()):
+            shown += [queues[name].pop(0) for name in order if queues[name]]
+        return shown[: max(want, 0)]
+
+    def in_order(self, lane: Lane) -> list[Request]:
+        lists = {p: list(waiting) for p, waiting in lane.lists.items()}
+        order, row = [], lane.criticals
+        while any(lists.values()):
+            heads = [Head(p, x[0].ready_at) for p, x in lists.items() if x]
+            burst, step = self.options.critical_burst, self.options.ageing_step
+            head = choose(heads, step, burst, row)
+            row = row + 1 if head.priority == CRITICAL else 0
+            order.append(lists[head.priority].pop(0))
+        return order
+
+    def size(self) -> int:
+        return len(self.delayed) + self.ready()
+
+    def ready(self) -> int:
+        return sum(len(x) for lane in self.lanes.values() for x in lane.lists.values())
+
+    def stats(self) -> QueueStats:
+        return QueueStats(
+            ready=self.ready(),
+            delayed=len(self.delayed),
+            leased=sum(len(mine) for mine in self.leased.values()),
+            dead=len(self.dead),
+            lanes=len(self.ring) + len(self.parked),
+            **self.totals,
+        )
