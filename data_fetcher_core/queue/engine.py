@@ -102,6 +102,7 @@ class Outcome(IntEnum):
     DONE = 1
     LOST = 2
     CANCELLED = 3
+    FULL = 4
 
 
 class Settled(NamedTuple):
@@ -240,6 +241,17 @@ class QueueEngine(Protocol):
 
     async def trim_results(self, upto: int) -> None:
         """Drop results up to this number."""
+
+    def watch(self) -> int:
+        """A mark to take before a lease or an addition that may have to wait."""
+
+    async def wait_for_work(
+        self, mark: int, timeout: float, lanes: Sequence[bytes] | None = None
+    ) -> None:
+        """Return once something may have become leasable since ``mark``, or after ``timeout``."""
+
+    async def wait_for_room(self, mark: int, timeout: float) -> None:
+        """Return once a full queue may have room since ``mark``, or after ``timeout``."""
 
     async def stats(self) -> QueueStats:
         """How many are where."""

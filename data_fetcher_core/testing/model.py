@@ -101,6 +101,7 @@ class Model:
         """A lane with something ready is in the ring if it may be served now, else parked."""
         lane = self.lane(name)
         waits = any(lane.lists.values())
+        lane.criticals = lane.criticals if waits else 0
         open_now = waits and lane.gate <= self.now and self.below_limit(lane)
         for here, wanted in ((self.ring, open_now), (self.parked, waits and not open_now)):
             if not wanted:
@@ -129,6 +130,7 @@ class Model:
         """A cancelled request goes no further than its next move."""
         if request.id not in self.cancelled:
             return False
+        self.cancelled.discard(request.id)
         self.totals["cancelled"] += 1
         return True
 
@@ -268,6 +270,7 @@ class Model:
             return False
         self.admit(children, checkpoint or {}, len(children))
         self.take_back(consumer, request_id)
+        self.cancelled.discard(request_id)
         self.place(request.lane)
         self.results += [] if result is None else [result]
         self.totals["completed"] += 1

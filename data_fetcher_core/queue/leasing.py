@@ -1,0 +1,209 @@
+"""The lease step over an ordered store: whose turn it is, and what that lane gives."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from data_fetcher_core.kv_store.transactional import family_end
+from data_fetcher_core.queue.engine import STEP, Grant, Granted, Reason
+from data_fetcher_core.queue.lane_state import LaneState
+from data_fetcher_core.queue.ordered_keys import sized
+from data_fetcher_core.queue.ordering import CRITICAL, Head, choose, next_turn
+from data_fetcher_core.queue.records import HEADER, is_whole
+from data_fetcher_core.queue.step import UNREADABLE, Step
+
+_INDEX = struct.Struct(">I")
+_Listed = tuple[bytes, bytes]
+
+
+def token_at(base: bytes, index: int) -> bytes:
+    """The token of the how-many-th lease of a batch."""
+    return base + _INDEX.pack(index)
+
+
+def lease_value(lane: bytes, raw: bytes) -> bytes:
+    """What is stored of a lease: the lane it was taken from, then the record."""
+    return sized(lane) + raw
+
+
+def split_lease(value: bytes) -> tuple[bytes, bytes]:
+    """The lane and the record of a stored lease."""
+    end = 2 + int.from_bytes(value[:2], "big")
+    return value[2:end], value[end:]
+
+
+def lease(
+    step: Step,
+    client: bytes,
+    want: int,
+    token_base: bytes,
+    *,
+    lanes: Sequence[bytes] | None,
+    steal: Sequence[bytes],
+) -> Granted:
+    """Grant up to ``want`` requests as if one by one: a lane gives one and goes to the back."""
+    more = step.promote()
+    step.flush()
+    taking = _Taking(step, client, token_base, want)
+    groups = [None] if lanes is None else [lanes, steal]
+    for group in groups:
+        taking.serve(_ring(step, want) if group is None else _among(step, group))
+    return taking.granted(more)
+
+
+def _ring(step: Step, want: int) -> Iterator[LaneState]:
+    """The lanes of the ring from its front, read a page at a time."""
+    start, end = step.keys.ring, family_end(step.keys.ring)
+    while page := step.tx.range(start, end, want):
+        step.load_lanes(name for _, name in page)
+        yield from [step.lane(name) for _, name in page]
+        start = page[-1][0] + b"\x00"
+
+
+def _among(step: Step, names: Sequence[bytes]) -> Iterator[LaneState]:
+    """Those of the named lanes that are in the ring, in its order."""
+    step.load_lanes(names)
+    lanes = [step.lane(name) for name in dict.fromkeys(names)]
+    in_ring = [lane for lane in lanes if lane.turn and not lane.parked]
+    return iter(sorted(in_ring, key=lambda lane: lane.turn))
+
+
+class _Taking:
+    """A lease batch while it is being filled."""
+
+    def __init__(self, step: Step, client: bytes, token_base: bytes, want: int) -> None:
+        self.step = step
+        self.client = client
+        self.token_base = token_base
+        self.want = want
+        self.grants: list[Grant] = []
+        self.removed = 0
+        self.suspect = False
+        held = step.family(step.keys.leases_of(client), 2)
+        self.alone = len(held) == 1 and self._is_suspect(split_lease(held[0][1])[1])
+        self.holds_any = bool(held)
+        self.lists: dict[tuple[bytes, int], _List] = {}
+
+    def serve(self, fresh: Iterator[LaneState]) -> None:
+        """First every lane once, in the ring's order; then round and round those served."""
+        again: deque[LaneState] = deque()
+        while self._wants_more():
+            lane = next(fresh, None) or (again.popleft() if again else None)
+            if lane is None:
+                return
+            if self._take_from(lane) and lane.turn and not lane.parked:
+                again.append(lane)
+
+    def _wants_more(self) -> bool:
+        return len(self.grants) < self.want and not self.alone and self.removed < STEP
+
+    def _take_from(self, lane: LaneState) -> bool:
+        """Take one request; whether the lane is to be asked again in this batch."""
+        while lane.waiting and self.removed < STEP:
+            found = self._first(lane)
+            key, raw = found.first()
+            if not self._is_usable(raw):
+                self._remove(lane, found, key)
+                self.step.place(lane)
+            elif self._is_suspect(raw) and (self.holds_any or self.grants):
+                self.suspect = True
+                return False
+            else:
+                self._grant(lane, found, key, raw)
+                return True
+        return False
+
+    def _first(self, lane: LaneState) -> _List:
+        options = self.step.options
+        lists = [self._list(lane, p) for p, count in enumerate(lane.counts) if count]
+        if len(lists) == 1:
+            return lists[0]
+        by_head = {waiting.head(): waiting for waiting in lists}
+        head = choose(by_head, options.ageing_step, options.critical_burst, lane.criticals)
+        return by_head[head]
+
+    def _list(self, lane: LaneState, priority: int) -> _List:
+        at = lane.name, priority
+        if at not in self.lists:
+            share = self.want if self.step.state.lanes <= 1 else 1 + self.want // 16
+            self.lists[at] = _List(self.step, lane.name, priority, share)
+        return self.lists[at]
+
+    def _is_usable(self, raw: bytes) -> bool:
+        """Whether it may be handed out; if not, it is dropped or buried here."""
+        if not is_whole(raw):
+            self.step.bury(raw, Reason.CORRUPT, UNREADABLE)
+            return False
+        if self.step.drop_if_cancelled(raw):
+            return False
+        if 0 < HEADER.unpack_from(raw)[7] <= self.step.now:
+            self.step.bury(raw, Reason.EXPIRED, b"it waited longer than it was to wait")
+            return False
+        return True
+
+    def _is_suspect(self, raw: bytes) -> bool:
+        """One death from the limit: held alone, so that no neighbour dies with it."""
+        deaths: int = HEADER.unpack_from(raw)[5]
+        return deaths >= self.step.options.max_deaths - 1
+
+    def _grant(self, lane: LaneState, found: _List, key: bytes, raw: bytes) -> None:
+        step, token = self.step, token_at(self.token_base, len(self.grants))
+        self._remove(lane, found, key)
+        step.put(step.keys.lease(self.client, token), lease_value(lane.name, raw))
+        step.state.leased += 1
+        lane.in_flight += 1
+        lane.criticals = lane.criticals + 1 if found.priority == CRITICAL else 0
+        pace = lane.pace(step.options)
+        if pace.interval:
+            lane.arrival, gate = next_turn(step.now, lane.arrival, pace)
+            lane.gate = max(lane.gate, gate)
+        step.to_the_back(lane)
+        self.grants.append(Grant(token, lane.name, raw, pace.interval))
+        self.alone = self._is_suspect(raw)
+
+    def _remove(self, lane: LaneState, found: _List, key: bytes) -> None:
+        found.pop()
+        self.step.delete(key)
+        lane.counts[found.priority] -= 1
+        self.step.state.ready -= 1
+        self.removed += 1
+        self.step.made_room = True
+
+    def granted(self, more: bool) -> Granted:
+        if len(self.grants) == self.want or self.alone:
+            return Granted(self.grants, None, self.suspect)
+        if more or self.removed >= STEP:
+            return Granted(self.grants, 0, self.suspect)
+        self.step.flush()
+        instant = self.step.next_instant()
+        wait = None if instant is None else max(instant - self.step.now, 0)
+        return Granted(self.grants, wait, self.suspect)
+
+
+class _List:
+    """The front of one of a lane's lists, read a few at a time."""
+
+    def __init__(self, step: Step, lane: bytes, priority: int, share: int) -> None:
+        self.priority = priority
+        self._step = step
+        self._start = step.keys.list(lane, priority)
+        self._end = family_end(self._start)
+        self._share = share
+        self._read: deque[_Listed] = deque()
+
+    def first(self) -> _Listed:
+        if not self._read:
+            page = self._step.tx.range(self._start, self._end, self._share)
+            self._read.extend(page)
+            self._start = page[-1][0] + b"\x00"
+        return self._read[0]
+
+    def pop(self) -> None:
+        self._read.popleft()
+
+    def head(self) -> Head:
+        raw = self.first()[1]
+        ready_at = HEADER.unpack_from(raw)[6] if is_whole(raw) else 0
+        return Head(self.priority, ready_at)

@@ -1,0 +1,217 @@
+"""Looking after a queue in an ordered store: lanes, dead letters, cancelling, counting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+
+from data_fetcher_core.core import QueueStats
+from data_fetcher_core.kv_store.transactional import family_end
+from data_fetcher_core.queue.engine import STEP, LaneChange, Position
+from data_fetcher_core.queue.identity import seen_from_key
+from data_fetcher_core.queue.lane_state import LaneState
+from data_fetcher_core.queue.leasing import split_lease
+from data_fetcher_core.queue.ordering import CRITICAL, Head, choose
+from data_fetcher_core.queue.records import HEADER, forgive, is_whole
+from data_fetcher_core.queue.step import Step, identity_of, key_of, read_dead
+
+
+def change_lanes(step: Step, changes: Sequence[LaneChange]) -> int:
+    for change in changes:
+        lane = step.touch(change.lane)
+        if change.reopen:
+            lane.gate = lane.arrival = 0
+        if change.shut is not None:
+            lane.gate = max(lane.gate, step.now + change.shut)
+        lane.interval = lane.interval if change.interval is None else change.interval
+        lane.burst = lane.burst if change.burst is None else change.burst
+        lane.limit = lane.limit if change.limit is None else change.limit
+    return len(changes)
+
+
+def requeue(step: Step, positions: Sequence[Position]) -> int:
+    """Make dead letters ready again; what cannot be read stays where it is."""
+    keys = [step.keys.dead(*position) for position in positions]
+    requeued = 0
+    for key, value in zip(keys, step.tx.get_many(keys), strict=True):
+        raw = b"" if value is None else read_dead(step.keys, key, value).record
+        if is_whole(raw):
+            step.delete(key)
+            step.make_ready(forgive(raw))
+            requeued += 1
+    step.state.dead -= requeued
+    step.state.requeued += requeued
+    return requeued
+
+
+def purge(step: Step, older_than: int) -> int:
+    end = step.keys.dead(max(step.now - older_than + 1, 0), 0)
+    found = step.tx.range(step.keys.dead_letters, end, STEP)
+    for key, _ in found:
+        step.delete(key)
+    step.state.dead -= len(found)
+    step.state.purged += len(found)
+    return len(found)
+
+
+def clear(step: Step) -> int:
+    """Drop a slice of what waits; -1 once nothing is left, seen keys included."""
+    found = step.family(step.keys.ready_lists, STEP)
+    for key, _ in found:
+        _unlist(step, key)
+    if not found:
+        found = step.family(step.keys.delayed_requests, STEP)
+        step.state.delayed -= len(found)
+        for key, _ in found:
+            step.delete(key)
+    step.state.cleared += len(found)
+    step.made_room = step.made_room or bool(found)
+    return len(found) if found else _forget_seen(step)
+
+
+def _forget_seen(step: Step) -> int:
+    found = step.family(step.keys.seen_keys, STEP)
+    for key, _ in found:
+        step.delete(key)
+    return 0 if found else -1
+
+
+def _unlist(step: Step, key: bytes) -> None:
+    """Take a ready request out of the middle of its list."""
+    start = len(step.keys.ready_lists) + 2
+    lane = step.touch(key[start:-9])
+    lane.counts[key[-9]] -= 1
+    step.state.ready -= 1
+    step.delete(key)
+
+
+def mark(step: Step, ids: Sequence[bytes]) -> int:
+    keys = [step.keys.mark(identity) for identity in dict.fromkeys(ids)]
+    new = [k for k, known in zip(keys, step.tx.get_many(keys), strict=True) if known is None]
+    for key in new:
+        step.put(key, b"")
+    step.state.marks += len(new)
+    return len(new)
+
+
+def walk_marked(
+    start: bytes, family: bytes, *, forget: bool
+) -> Callable[[Step], tuple[int, bytes | None]]:
+    """A step that drops the marked requests of one slice: how many, and where to go on."""
+
+    def walk(step: Step) -> tuple[int, bytes | None]:
+        found = step.tx.range(start, family_end(family), STEP)
+        marked = [(key, raw) for key, raw in found if is_whole(raw) and _is_marked(step, raw)]
+        for key, raw in marked:
+            _drop(step, key, raw, forget=forget)
+        return len(marked), found[-1][0] + b"\x00" if len(found) == STEP else None
+
+    return walk
+
+
+def _is_marked(step: Step, raw: bytes) -> bool:
+    return step.tx.get_many([step.keys.mark(identity_of(raw))])[0] is not None
+
+
+def _drop(step: Step, key: bytes, raw: bytes, *, forget: bool) -> None:
+    if key.startswith(step.keys.ready_lists):
+        _unlist(step, key)
+    else:
+        step.state.delayed -= 1
+        step.delete(key)
+    step.state.cancelled += 1
+    step.made_room = True
+    if forget:
+        _forget_key(step, raw)
+
+
+def _forget_key(step: Step, raw: bytes) -> None:
+    if key := key_of(raw):
+        step.delete(step.keys.seen(seen_from_key(key)))
+
+
+def unmark_free(ids: Sequence[bytes], *, forget: bool) -> Callable[[Step], int]:
+    """A step that removes the marks of requests that are not in flight; how many are."""
+
+    def unmark(step: Step) -> int:
+        wanted = set(ids)
+        held = [raw for _, raw in _all_leases(step) if is_whole(raw)]
+        marked = [raw for raw in held if identity_of(raw) in wanted]
+        for raw in marked if forget else ():
+            _forget_key(step, raw)
+        for identity in wanted - {identity_of(raw) for raw in marked}:
+            step.unmark(identity)
+        return len(marked)
+
+    return unmark
+
+
+def _all_leases(step: Step) -> Iterator[tuple[bytes, bytes]]:
+    for _, value in step.family(step.keys.leases):
+        yield split_lease(value)
+
+
+def peek(step: Step, want: int) -> list[bytes]:
+    """Lease order, as if every lane were open."""
+    turns = [*step.family(step.keys.ring, want), *step.family(step.keys.parked, want)]
+    turns.sort(key=lambda turn: turn[0][len(step.keys.ring) :])
+    step.load_lanes(name for _, name in turns)
+    orders = [_in_order(step, step.lane(name), want) for _, name in turns]
+    shown: list[bytes] = []
+    while orders and len(shown) < want:
+        heads = [(order, next(order, None)) for order in orders]
+        orders = [order for order, raw in heads if raw is not None]
+        shown += [raw for _, raw in heads if raw is not None]
+    return shown[:want]
+
+
+def _in_order(step: Step, lane: LaneState, want: int) -> Iterator[bytes]:
+    """The requests of one lane as they would be served."""
+    lists = {p: _listed(step, lane.name, p, want) for p, n in enumerate(lane.counts) if n}
+    options, row = step.options, lane.criticals
+    while lists:
+        heads = {p: HEADER.unpack_from(waiting[0])[6] for p, waiting in lists.items()}
+        waiting = [Head(priority, ready_at) for priority, ready_at in heads.items()]
+        head = choose(waiting, options.ageing_step, options.critical_burst, row)
+        row = row + 1 if head.priority == CRITICAL else 0
+        yield lists[head.priority].pop(0)
+        lists = {p: rest for p, rest in lists.items() if rest}
+
+
+def _listed(step: Step, lane: bytes, priority: int, want: int) -> list[bytes]:
+    found = step.family(step.keys.list(lane, priority), want)
+    return [raw for _, raw in found if is_whole(raw)]
+
+
+def stats(step: Step) -> QueueStats:
+    names = (field.name for field in fields(QueueStats))
+    return QueueStats(**{name: getattr(step.state, name) for name in names})
+
+
+def recount(step: Step) -> dict[str, tuple[int, int]]:
+    """Count again what is only derived, and mend what was wrong: name to (stored, true)."""
+    in_flight = Counter(lane for lane, _ in _all_leases(step))
+    wrong = _recount_totals(step, sum(in_flight.values()))
+    for key, _ in step.family(step.keys.lanes):
+        step.lane(key[len(step.keys.lanes) :])
+    for name in {*in_flight, *step.known_lanes()}:
+        lane = step.touch(name)
+        if lane.in_flight != in_flight[name]:
+            label = f"in_flight:{name.decode(errors='replace')}"
+            wrong[label] = (lane.in_flight, in_flight[name])
+            lane.in_flight = in_flight[name]
+    return wrong
+
+
+def _recount_totals(step: Step, leased: int) -> dict[str, tuple[int, int]]:
+    true = {
+        "ready": len(step.family(step.keys.ready_lists)),
+        "delayed": len(step.family(step.keys.delayed_requests)),
+        "leased": leased,
+        "dead": len(step.family(step.keys.dead_letters)),
+    }
+    wrong = {n: (getattr(step.state, n), c) for n, c in true.items() if getattr(step.state, n) != c}
+    for name, (_, count) in wrong.items():
+        setattr(step.state, name, count)
+    return wrong

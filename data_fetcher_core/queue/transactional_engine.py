@@ -1,0 +1,388 @@
+"""The queue's verbs over any store that can run a function atomically: memory, SQLite, yours.
+
+Each verb is a function over a :class:`~.step.Step`, run once however often it is asked: the
+outcome of a client's last operation is kept beside what it changed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import orjson
+
+from data_fetcher_core.clock import Clock
+from data_fetcher_core.core import QueueStats
+from data_fetcher_core.errors import ConfigurationError, StoreFull, StoreLost
+from data_fetcher_core.kv_store.base import Transaction
+from data_fetcher_core.kv_store.transactional import TransactionalStore, family_end
+from data_fetcher_core.queue import leasing, settling, tending, waking
+from data_fetcher_core.queue.engine import (
+    STEP,
+    Addition,
+    Admitted,
+    Beat,
+    Dead,
+    Grant,
+    Granted,
+    LaneChange,
+    Op,
+    Outcome,
+    Position,
+    Settled,
+    Settlement,
+    Slice,
+)
+from data_fetcher_core.queue.lane_state import LaneDefaults
+from data_fetcher_core.queue.ordered_keys import OrderedKeys, number_at
+from data_fetcher_core.queue.outcomes import (
+    pack_admitted,
+    pack_settled,
+    unpack_admitted,
+    unpack_settled,
+)
+from data_fetcher_core.queue.step import Step, read_dead
+
+T = TypeVar("T")
+LAYOUT = 1
+_COUNT = 8
+_FORGETTING = "forgetting"
+
+
+class _Forgotten(Exception):
+    """The run was forgotten and begun anew by somebody else."""
+
+
+class TransactionalEngine:
+    """A :class:`~.engine.QueueEngine` over a :class:`TransactionalStore`."""
+
+    def __init__(self, store: TransactionalStore, namespace: bytes, clock: Clock) -> None:
+        self._store = store
+        self._keys = OrderedKeys(namespace)
+        self._clock = clock
+        self._generation = ""
+        self._secret = os.urandom(16)
+        self._meta: tuple[bytes, LaneDefaults] = (b"", LaneDefaults())
+        self._wakeups = waking.wakeups_of(store, namespace)
+
+    # --- the run -------------------------------------------------------------------------------
+
+    async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
+        fresh = os.urandom(12).hex()
+
+        def step(tx: Transaction) -> dict[str, Any]:
+            raw = tx.get_many([self._keys.meta])[0]
+            if raw is not None and _read_meta(raw)["generation"] == _FORGETTING:
+                raise StoreLost("this run is being forgotten; forget it again to finish that")
+            new: dict[str, Any] = {"layout": LAYOUT, "generation": fresh, "options": {}}
+            meta = new if raw is None else _read_meta(raw)
+            forced = {name: offered[name] for name in given}
+            meta["options"] = {**offered, **meta["options"], **forced}
+            encoded = orjson.dumps(meta)
+            if encoded != raw:
+                tx.put_many([(self._keys.meta, encoded)])
+            return meta
+
+        meta = await self._store.transact(step)
+        self._generation = meta["generation"]
+        options: dict[str, str] = meta["options"]
+        return options
+
+    async def forget(self) -> None:
+        """The generation goes first: whoever settles from then on has lost the lease."""
+        await self._store.transact(self._begin_to_forget, urgent=True)
+        while await self._store.transact(self._forget_slice, urgent=True):
+            pass
+        await self._store.transact(lambda tx: tx.delete_many([self._keys.meta]), urgent=True)
+
+    def _begin_to_forget(self, tx: Transaction) -> None:
+        forgetting = {"layout": LAYOUT, "generation": _FORGETTING, "options": {}}
+        tx.put_many([(self._keys.meta, orjson.dumps(forgetting))])
+
+    def _forget_slice(self, tx: Transaction) -> bool:
+        found = tx.range(self._keys.all, family_end(self._keys.all), STEP)
+        tx.delete_many([key for key, _ in found if key != self._keys.meta])
+        return len(found) > 1
+
+    # --- requests ------------------------------------------------------------------------------
+
+    async def add(self, op: Op, additions: Sequence[Addition]) -> list[list[Admitted]]:
+        def run(step: Step) -> tuple[bytes, list[list[Admitted]]]:
+            admitted = settling.add(step, additions)
+            return pack_admitted(admitted), admitted
+
+        def again(_: Step, raw: bytes) -> list[list[Admitted]]:
+            return unpack_admitted(raw, additions)
+
+        return await self._once(op, "add", run, again)
+
+    async def lease(
+        self,
+        op: Op,
+        want: int,
+        lanes: Sequence[bytes] | None = None,
+        steal: Sequence[bytes] = (),
+    ) -> Granted:
+        base = blake2b(b"%s/%d" % (op.client, op.number), key=self._secret, digest_size=12).digest()
+
+        def run(step: Step) -> tuple[bytes, Granted]:
+            self._count_beat(step, op.client)
+            granted = leasing.lease(
+                step, op.client, min(want, STEP), base, lanes=lanes, steal=steal
+            )
+            return b"".join(grant.token for grant in granted.grants), granted
+
+        def again(step: Step, raw: bytes) -> Granted:
+            tokens = [raw[at : at + 16] for at in range(0, len(raw), 16)]
+            return Granted(self._granted_again(step, op.client, tokens), 0, suspect=False)
+
+        return await self._once(op, "lease", run, again, urgent=True)
+
+    def _granted_again(self, step: Step, client: bytes, tokens: list[bytes]) -> list[Grant]:
+        values = step.tx.get_many([self._keys.lease(client, token) for token in tokens])
+        grants = []
+        for token, value in zip(tokens, values, strict=True):
+            if value is not None:
+                lane, raw = leasing.split_lease(value)
+                interval = step.lane(lane).pace(step.options).interval
+                grants.append(Grant(token, lane, raw, interval))
+        return grants
+
+    async def settle(self, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
+        try:
+            children = any(settlement.addition.requests for settlement in settlements)
+            return await self._settle(op, settlements, urgent=not children)
+        except StoreFull:
+            return await self._settle(op, settlements, urgent=True, refuse_children=True)
+        except _Forgotten:
+            return [Settled(Outcome.LOST)] * len(settlements)
+
+    async def _settle(
+        self,
+        op: Op,
+        settlements: Sequence[Settlement],
+        *,
+        urgent: bool,
+        refuse_children: bool = False,
+    ) -> list[Settled]:
+        def run(step: Step) -> tuple[bytes, list[Settled]]:
+            self._count_beat(step, op.client)
+            settled = settling.settle(step, op.client, settlements, refuse_children=refuse_children)
+            return pack_settled(settled), settled
+
+        def again(_: Step, raw: bytes) -> list[Settled]:
+            return unpack_settled(raw, settlements)
+
+        return await self._once(op, "settle", run, again, urgent=urgent, adopt=False)
+
+    # --- consumers -----------------------------------------------------------------------------
+
+    async def beat(self, client: bytes) -> Beat:
+        def run(step: Step) -> Beat:
+            self._count_beat(step, client)
+            step.flush()
+            held = step.family(self._keys.leases_of(client))
+            start = len(self._keys.consumers)
+            listed = step.family(self._keys.consumers)
+            return Beat(len(held), {key[start:]: int.from_bytes(raw) for key, raw in listed})
+
+        return await self._step(run, urgent=True)
+
+    def _count_beat(self, step: Step, client: bytes) -> None:
+        key = self._keys.consumer(client)
+        count = int.from_bytes(step.tx.get_many([key])[0] or b"")
+        step.put(key, (count + 1).to_bytes(_COUNT))
+
+    async def held(self, client: bytes) -> list[bytes]:
+        family = self._keys.leases_of(client)
+        found = await self._step(lambda step: step.family(family))
+        return [key[len(family) :] for key, _ in found]
+
+    async def leave(self, client: bytes) -> Slice:
+        return await self._step(lambda step: settling.leave(step, client), urgent=True)
+
+    async def reap(self, client: bytes, beat: int) -> Slice:
+        def run(step: Step) -> Slice:
+            stored = step.tx.get_many([self._keys.consumer(client)])[0]
+            if stored is None or int.from_bytes(stored) != beat:
+                return Slice(0, more=False)
+            return settling.reap(step, client)
+
+        return await self._step(run, urgent=True)
+
+    # --- lanes, dead letters, cancelling -------------------------------------------------------
+
+    async def change_lanes(self, op: Op, changes: Sequence[LaneChange]) -> None:
+        await self._count(op, "change_lanes", lambda step: tending.change_lanes(step, changes))
+
+    async def requeue(self, op: Op, positions: Sequence[Position]) -> int:
+        return await self._count(op, "requeue", lambda step: tending.requeue(step, positions))
+
+    async def purge(self, op: Op, older_than: int) -> Slice:
+        done = await self._count(op, "purge", lambda step: tending.purge(step, older_than))
+        return Slice(done, more=done == STEP)
+
+    async def clear(self, op: Op) -> Slice:
+        done = await self._count(op, "clear", tending.clear)
+        return Slice(max(done, 0), more=done >= 0)
+
+    async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
+        await self._count(op, "cancel", lambda step: tending.mark(step, ids))
+        gone = 0
+        for family in (self._keys.ready_lists, self._keys.delayed_requests):
+            start: bytes | None = family
+            while start is not None:
+                walk = tending.walk_marked(start, family, forget=forget)
+                dropped, start = await self._step(walk, urgent=True)
+                gone += dropped
+        return gone + await self._step(tending.unmark_free(ids, forget=forget), urgent=True)
+
+    async def _count(self, op: Op, verb: str, act: Callable[[Step], int]) -> int:
+        def run(step: Step) -> tuple[bytes, int]:
+            count = act(step)
+            return b"%d" % count, count
+
+        return await self._once(op, verb, run, lambda _, raw: int(raw), urgent=True)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def peek(self, want: int) -> list[bytes]:
+        return await self._step(lambda step: tending.peek(step, want))
+
+    async def dead(self, after: Position | None, want: int) -> list[Dead]:
+        family = self._keys.dead_letters
+        start = family if after is None else self._keys.dead(*after) + b"\x00"
+
+        def run(step: Step) -> list[Dead]:
+            found = step.tx.range(start, family_end(family), want)
+            return [read_dead(self._keys, key, value) for key, value in found]
+
+        return await self._step(run)
+
+    async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
+        keys = [self._keys.checkpoint(name) for name in names]
+        return await self._step(lambda step: step.tx.get_many(keys))
+
+    async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
+        family = self._keys.results
+        start, end = self._keys.result(after + 1), family_end(family)
+        found = await self._step(lambda step: step.tx.range(start, end, want))
+        return [(number_at(key, len(family)), value) for key, value in found]
+
+    async def trim_results(self, upto: int) -> None:
+        start, end = self._keys.results, self._keys.result(upto + 1)
+
+        def run(step: Step) -> bool:
+            found = step.tx.range(start, end, STEP)
+            step.tx.delete_many([key for key, _ in found])
+            return len(found) == STEP
+
+        while await self._step(run, urgent=True):
+            pass
+
+    async def stats(self) -> QueueStats:
+        return await self._step(tending.stats)
+
+    async def recount(self) -> Mapping[str, tuple[int, int]]:
+        return await self._step(tending.recount, urgent=True)
+
+    # --- waiting -------------------------------------------------------------------------------
+
+    def watch(self) -> int:
+        return self._wakeups.mark()
+
+    async def wait_for_work(
+        self,
+        mark: int,
+        timeout: float,
+        lanes: Sequence[bytes] | None = None,  # noqa: ARG002 - one wake-up serves all lanes
+    ) -> None:
+        await self._wakeups.wait(mark, timeout, self._clock)
+
+    async def wait_for_room(self, mark: int, timeout: float) -> None:
+        await self._wakeups.wait(mark, timeout, self._clock)
+
+    # --- one step ------------------------------------------------------------------------------
+
+    async def _once(
+        self,
+        op: Op,
+        verb: str,
+        run: Callable[[Step], tuple[bytes, T]],
+        again: Callable[[Step, bytes], T],
+        *,
+        urgent: bool = False,
+        adopt: bool = True,
+    ) -> T:
+        """Run the operation, or answer what it answered the first time."""
+        where, number = self._keys.op(op.client, verb), op.number.to_bytes(_COUNT)
+
+        def once(step: Step) -> T:
+            stored = step.tx.get_many([where])[0]
+            if stored is not None and stored[:_COUNT] == number:
+                return again(step, stored[_COUNT:])
+            packed, outcome = run(step)
+            step.put(where, number + packed)
+            return outcome
+
+        return await self._step(once, urgent=urgent, adopt=adopt)
+
+    async def _step(
+        self, act: Callable[[Step], T], *, urgent: bool = False, adopt: bool = True
+    ) -> T:
+        changed = False
+
+        def run(tx: Transaction) -> T:
+            nonlocal changed
+            step = Step(tx, self._keys, self._options(tx), self._now())
+            outcome = act(step)
+            step.flush()
+            changed = step.woke or step.made_room
+            return outcome
+
+        while True:
+            try:
+                outcome = await self._store.transact(run, urgent=urgent)
+            except _Forgotten:
+                if not adopt:
+                    raise
+                await self.open({}, ())
+            else:
+                break
+        if changed:
+            self._wakeups.notify()
+        return outcome
+
+    def _options(self, tx: Transaction) -> LaneDefaults:
+        """The shared options, after making sure that this is still the run that was opened."""
+        raw = tx.get_many([self._keys.meta])[0]
+        if raw is None:
+            raise StoreLost("the store no longer holds this run; it was emptied or replaced")
+        if raw != self._meta[0]:
+            meta = _read_meta(raw)
+            if meta["generation"] != self._generation:
+                raise _Forgotten
+            self._meta = raw, _lane_defaults(meta["options"])
+        return self._meta[1]
+
+    def _now(self) -> int:
+        instant = self._clock.store_now()
+        return int((time.time() if instant is None else instant) * 1e6)
+
+
+def _read_meta(raw: bytes) -> dict[str, Any]:
+    meta: dict[str, Any] = orjson.loads(raw)
+    if meta["layout"] != LAYOUT:
+        raise ConfigurationError(
+            f"this run was written with layout {meta['layout']}, and this version reads layout "
+            f"{LAYOUT}: go on with the version that began it, or begin a new run"
+        )
+    return meta
+
+
+def _lane_defaults(options: Mapping[str, str]) -> LaneDefaults:
+    names = LaneDefaults.__dataclass_fields__
+    return LaneDefaults(**{name: int(options[name]) for name in names if name in options})

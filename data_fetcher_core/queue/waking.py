@@ -1,0 +1,90 @@
+"""Waking those who wait on an ordered store: at once in this process, soon in another.
+
+Queues that share a store object share its wake-ups. Where other processes write too, the store's
+change counter is looked at while somebody waits, and never otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from data_fetcher_core.clock import Clock
+from data_fetcher_core.kv_store.base import ChangeCounter
+from data_fetcher_core.kv_store.transactional import TransactionalStore
+
+LOOK_EVERY = 0.05
+
+
+class Wakeups:
+    """Counts what may have changed, and lets waiters sleep until the count moves."""
+
+    def __init__(self, counter: ChangeCounter | None) -> None:
+        self._counter = counter
+        self._count = 0
+        self._foreign: int | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def mark(self) -> int:
+        return self._count
+
+    def notify(self) -> None:
+        self._count += 1
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.get_loop().call_soon_threadsafe(_finish, waiter)
+        self._waiters.clear()
+
+    async def wait(self, mark: int, timeout: float, clock: Clock) -> None:
+        """Return once the count has moved on from ``mark``, or after ``timeout``."""
+        async with anyio.create_task_group() as racing:
+            for wait in (self._local(mark), self._timer(timeout, clock), self._look(mark)):
+                racing.start_soon(_first_wins, wait, racing.cancel_scope)
+
+    async def _local(self, mark: int) -> None:
+        if self._count != mark:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    async def _timer(self, timeout: float, clock: Clock) -> None:
+        await clock.sleep(timeout)
+
+    async def _look(self, mark: int) -> None:
+        if self._counter is None:
+            await anyio.sleep_forever()
+            return
+        while self._count == mark:
+            seen = await self._counter.change_count()
+            if seen != self._foreign:
+                self._foreign = seen
+                self.notify()
+                return
+            await anyio.sleep(LOOK_EVERY)
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def _first_wins(wait: object, scope: anyio.CancelScope) -> None:
+    await wait  # type: ignore[misc]
+    scope.cancel()
+
+
+_shared: WeakKeyDictionary[TransactionalStore, dict[bytes, Wakeups]] = WeakKeyDictionary()
+
+
+def wakeups_of(store: TransactionalStore, namespace: bytes) -> Wakeups:
+    """The wake-ups that all queues of this namespace on this store object share."""
+    of_store = _shared.setdefault(store, {})
+    if namespace not in of_store:
+        of_store[namespace] = Wakeups(store if isinstance(store, ChangeCounter) else None)
+    return of_store[namespace]
