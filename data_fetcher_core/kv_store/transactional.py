@@ -100,7 +100,7 @@ class TransactionalStore(KeyValueStore):
 
     def _now(self) -> int:
         instant = self._clock.store_now()
-        return int((time.time() if instant is None else instant) * 1e6)
+        return round((time.time() if instant is None else instant) * 1e6)
 
 
 def family_end(family: bytes) -> bytes:

@@ -35,7 +35,9 @@ class NewRequest:
     delay: int = 0
     expires_in: int = 0
     seen: bytes = b""
-    # Told to whoever brings the key again; empty where the id follows from the key.
+    # What whoever brings the key again is told: the id that follows from the key, unless this
+    # request has one of its own, which is then stored with the key.
+    key_id: bytes = b""
     told_id: bytes = b""
 
 

@@ -1,0 +1,137 @@
+"""The options of a queue: one table, checked at the door."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+from data_fetcher_core.core import PRIORITY_LABELS, Priority
+from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.retry import FixedDelays, RetryPolicy
+
+_LONGEST = 10 * 365 * 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueOptions:
+    """How a queue behaves. Durations are seconds.
+
+    Those marked *shared* are stored by whoever opens the run first. Who opens it later and names
+    another value is refused, or changes it for all with ``update=True``.
+    """
+
+    max_attempts: int = 4
+    """Shared. How many deliveries may fail before a request is buried."""
+    max_deaths: int = 5
+    """Shared. How many processes a request may take with it before it is buried as poison."""
+    retry: RetryPolicy = field(default_factory=FixedDelays)
+    """How long to wait after a failure: 1, 5, then 30 seconds."""
+    lease_ttl: float = 30.0
+    """How long a consumer may be silent before its leases are taken from it."""
+    op_timeout: float = 10.0
+    """How long one operation may take, repeats included, before it raises StoreUnavailable."""
+    capacity: int = 0
+    """Shared. How many requests may wait; 0 for no bound."""
+    on_full: Literal["wait", "raise"] = "wait"
+    """Whether enqueue() waits for room or raises QueueFull."""
+    fair: bool = True
+    """Whether lanes take turns. If not, all requests stand in one line."""
+    lane_interval: float = 0.0
+    """Shared. The least time between two leases of a lane; 0 for none."""
+    lane_burst: int = 0
+    """Shared. How many leases of a lane may come early, once in a while."""
+    lane_concurrency: int = 0
+    """Shared. How many requests of a lane may be in flight; 0 for no bound."""
+    ageing_step: float = 60.0
+    """Shared. The head start of a priority level: what waits that much longer goes first."""
+    critical_burst: int = 0
+    """Shared. After so many CRITICAL requests of a lane in a row, one other goes; 0 for never."""
+    expected_keys: int = 1_000_000
+    """Shared, and fixed. About how many keys a run will see; only Redis needs to know."""
+    dead_retention: float = 0.0
+    """How long dead letters are kept; 0 for ever."""
+    compress_over: int = 4_096
+    """Bodies of more bytes than this are compressed; 0 for none."""
+    labels: Mapping[str, Priority] = field(default_factory=lambda: dict(PRIORITY_LABELS))
+    """The names that may be used for a priority."""
+
+    given: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __new__(cls, **given: Any) -> Self:
+        """Remember which options were named: only those are compared with a stored run."""
+        self = super().__new__(cls)
+        object.__setattr__(self, "given", frozenset(given))
+        return self
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            _check_count(name, getattr(self, name), least=_LEAST.get(name, 0))
+        for name in _DURATIONS:
+            _check_duration(name, getattr(self, name), positive=name in _POSITIVE)
+        if self.on_full not in {"wait", "raise"}:
+            raise ConfigurationError(f"on_full must be 'wait' or 'raise', not {self.on_full!r}")
+
+    def shared(self) -> dict[str, str]:
+        """The shared options as the store keeps them: whole numbers, durations in µs."""
+        return {name: _stored(name, getattr(self, name)) for name in SHARED}
+
+    def shared_and_given(self) -> list[str]:
+        return [name for name in SHARED if name in self.given]
+
+
+SHARED = (
+    "max_attempts",
+    "max_deaths",
+    "capacity",
+    "lane_interval",
+    "lane_burst",
+    "lane_concurrency",
+    "ageing_step",
+    "critical_burst",
+    "expected_keys",
+)
+_DURATIONS = ("lease_ttl", "op_timeout", "lane_interval", "ageing_step", "dead_retention")
+_POSITIVE = ("lease_ttl", "op_timeout")
+_COUNTS = tuple(f.name for f in fields(QueueOptions) if f.type == "int")
+_LEAST = {"max_attempts": 1, "max_deaths": 1, "expected_keys": 1}
+
+
+def agree(stored: Mapping[str, str], options: QueueOptions) -> None:
+    """Raise where a named option differs from what the run was begun with."""
+    offered = options.shared()
+    for name in options.shared_and_given():
+        if stored[name] != offered[name]:
+            raise ConfigurationError(
+                f"this run has {name}={_shown(name, stored[name])}, and {name}="
+                f"{_shown(name, offered[name])} was given: leave it out to take what is stored, "
+                "or open with update=True to change it for everybody"
+            )
+
+
+def _stored(name: str, value: float) -> str:
+    return str(round(value * 1e6) if name in _DURATIONS else int(value))
+
+
+def _shown(name: str, stored: str) -> str:
+    return f"{int(stored) / 1e6:g}" if name in _DURATIONS else stored
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{name} must be a whole number from {least} up, not {value!r}")
+
+
+def _check_duration(name: str, value: object, *, positive: bool) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= float(str(value)) <= _LONGEST or (positive and value == 0):
+        above = "above 0" if positive else "from 0 up"
+        raise ConfigurationError(
+            f"{name} must be a number of seconds {above}, at most {_LONGEST:g}, not {value!r}"
+        )
+
+
+def microseconds(seconds: float) -> int:
+    """A duration as stores count it, never shorter than asked."""
+    return math.ceil(seconds * 1e6)

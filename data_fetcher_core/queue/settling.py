@@ -85,7 +85,7 @@ class _Seen:
     def id_of(self, request: NewRequest) -> bytes | None:
         """The id that this request's key is known under, ``None`` if it is new."""
         told = self._told.get(request.seen)
-        return None if told is None else told or request.id
+        return None if told is None else told or request.key_id
 
     def remember(self, request: NewRequest) -> None:
         if request.seen:

@@ -16,7 +16,7 @@ import orjson
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.errors import ConfigurationError, StoreFull, StoreLost
+from data_fetcher_core.errors import ConfigurationError, StoreFull, StoreLost, StoreUnavailable
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.transactional import TransactionalStore, family_end
 from data_fetcher_core.queue import leasing, settling, tending, waking
@@ -298,7 +298,7 @@ class TransactionalEngine:
         self,
         mark: int,
         timeout: float,
-        lanes: Sequence[bytes] | None = None,  # noqa: ARG002 - one wake-up serves all lanes
+        lanes: Sequence[bytes] | None = None,
     ) -> None:
         await self._wakeups.wait(mark, timeout, self._clock)
 
@@ -324,6 +324,8 @@ class TransactionalEngine:
             stored = step.tx.get_many([where])[0]
             if stored is not None and stored[:_COUNT] == number:
                 return again(step, stored[_COUNT:])
+            if stored is not None and stored[:_COUNT] > number:
+                raise StoreUnavailable("an operation that was given up came too late")
             packed, outcome = run(step)
             step.put(where, number + packed)
             return outcome
@@ -370,7 +372,7 @@ class TransactionalEngine:
 
     def _now(self) -> int:
         instant = self._clock.store_now()
-        return int((time.time() if instant is None else instant) * 1e6)
+        return round((time.time() if instant is None else instant) * 1e6)
 
 
 def _read_meta(raw: bytes) -> dict[str, Any]:

@@ -384,6 +384,15 @@ class Model:
         self.cancelled |= held
         return gone + len(held)
 
+    def forget_keys_of(self, ids: Sequence[str]) -> None:
+        """What `cancel(forget=True)` adds: the keys of what waits or is held may come again."""
+        waiting = [r for lane in self.lanes.values() for x in lane.lists.values() for r in x]
+        waiting += [r for _, _, r in self.delayed]
+        held = [r for mine in self.leased.values() for r in mine.values()]
+        for request in (*waiting, *held):
+            if request.id in ids and request.key is not None:
+                self.seen.pop(request.key, None)
+
     def clear(self) -> int:
         gone = self.size()
         for lane in self.lanes.values():

@@ -1,0 +1,246 @@
+"""One consumer: this process as a queue's store knows it, and the batches it sends.
+
+A client lives in one event loop of one process. After a fork, in another loop, or after
+``close()``, the queue makes a new one under a new name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from data_fetcher_core.clock import Clock
+from data_fetcher_core.events import Buried, Subscriber
+from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.batching import Batcher
+from data_fetcher_core.queue.consumers import here, make_name
+from data_fetcher_core.queue.engine import (
+    MOST_CHILDREN,
+    STEP,
+    Addition,
+    Admitted,
+    Grant,
+    Granted,
+    Move,
+    Op,
+    QueueEngine,
+    Reason,
+    Settled,
+    Settlement,
+)
+from data_fetcher_core.queue.entries import EntryReader, read_item
+from data_fetcher_core.queue.insisting import insist
+from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.options import QueueOptions
+from data_fetcher_core.queue.records import decode
+from data_fetcher_core.queue.settlements import Settler
+from data_fetcher_core.queue.tasks import OwnedTasks
+
+T = TypeVar("T")
+
+
+class Selection(NamedTuple):
+    """Which lanes a lease may come from: all, or those assigned and then those to steal from."""
+
+    lanes: tuple[bytes, ...] | None = None
+    steal: tuple[bytes, ...] = ()
+
+
+EVERYWHERE = Selection()
+
+
+class Demand(NamedTuple):
+    want: int
+    selection: Selection
+
+
+class Served(NamedTuple):
+    """What a lease call got, and what the step that served it said."""
+
+    leases: list[Lease]
+    wait: int | None
+    suspect: bool
+
+
+class Client:
+    """Sends what one consumer asks for, in batches, and remembers which leases it handed out."""
+
+    def __init__(
+        self,
+        engine: QueueEngine,
+        *,
+        namespace: str,
+        options: QueueOptions,
+        max_attempts: int,
+        serializer: Serializer,
+        clock: Clock,
+        tell: Subscriber,
+    ) -> None:
+        self.place = here()
+        self.name = make_name(self.place)
+        self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.engine = engine
+        self.namespace = namespace
+        self.options = options
+        self.clock = clock
+        self.tell = tell
+        self.tasks = OwnedTasks()
+        self.batches = OwnedTasks()
+        self.reader = EntryReader(serializer, options)
+        # Weak: a lease that nobody holds any more is found missing here, and given back.
+        self.held: WeakValueDictionary[bytes, Lease] = WeakValueDictionary()
+        self.heard_at = clock.monotonic()
+        self._serializer = serializer
+        self._numbers: Counter[str] = Counter()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._additions = Batcher(
+            "enqueue", self._send_additions, self.batches, most=STEP, weigh=_requests_in
+        )
+        self._settlements = Batcher(
+            "settle", self._send_settlements, self.batches, most=MOST_CHILDREN, weigh=_children_of
+        )
+        self._demands: dict[Selection, Batcher[Demand, Served]] = {}
+        self.settler = Settler(
+            namespace=namespace,
+            options=options,
+            max_attempts=max_attempts,
+            reader=self.reader,
+            submit=self._settlements.submit,
+            forget=self._forget,
+            tell=tell,
+        )
+
+    # --- the three verbs that go out in batches ----------------------------------------------
+
+    async def add(self, addition: Addition) -> Sequence[Admitted]:
+        return await self._additions.submit(addition)
+
+    async def lease(self, want: int, selection: Selection) -> Served:
+        """What is there now, without waiting."""
+        if selection not in self._demands:
+            self._demands[selection] = Batcher(
+                "lease",
+                self._send_demands,
+                self.batches,
+                most=STEP,
+                weigh=_wanted,
+                abandon=self._abandon,
+            )
+        return await self._demands[selection].submit(Demand(want, selection))
+
+    @property
+    def is_leasing(self) -> bool:
+        """Whether a batch is on its way that changes which leases are held."""
+        leasing = any(batcher.running for batcher in self._demands.values())
+        return leasing or self._settlements.running
+
+    async def ask(self, verb: str, ask: Callable[[Op], Awaitable[T]]) -> T:
+        """Run a verb under its next operation id, again and again until the store answers."""
+        async with self._locks.setdefault(verb, asyncio.Lock()):
+            self._numbers[verb] += 1
+            op = Op(self.name, self._numbers[verb])
+            answer = await insist(lambda: ask(op), self.options.op_timeout)
+        self.heard_at = self.clock.monotonic()
+        return answer
+
+    async def _send_additions(self, additions: Sequence[Addition]) -> Sequence[Sequence[Admitted]]:
+        return await self.ask("add", lambda op: self.engine.add(op, additions))
+
+    async def _send_settlements(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
+        return await self.ask("settle", lambda op: self.engine.settle(op, settlements))
+
+    async def _send_demands(self, demands: Sequence[Demand]) -> Sequence[Served]:
+        want = sum(demand.want for demand in demands)
+        lanes, steal = demands[0].selection
+        granted = await self.ask(
+            "lease", lambda op: self.engine.lease(op, min(want, STEP), lanes, steal)
+        )
+        return self._serve(granted, demands)
+
+    def _serve(self, granted: Granted, demands: Sequence[Demand]) -> list[Served]:
+        """Each caller gets what it would have got had they asked one after another."""
+        leases = iter([lease for lease in map(self._hold, granted.grants) if lease is not None])
+        return [
+            Served(list(itertools.islice(leases, d.want)), granted.wait, granted.suspect)
+            for d in demands
+        ]
+
+    # --- the register of leases --------------------------------------------------------------
+
+    def _hold(self, grant: Grant) -> Lease | None:
+        """The lease for a grant; a request that cannot be read is buried instead."""
+        try:
+            record = decode(grant.record)
+            item = read_item(record, self._serializer)
+        except Exception as error:  # noqa: BLE001 - whatever a serializer raises, nobody is blocked
+            self._bury_unreadable(grant, error)
+            return None
+        lease = Lease(grant, record, item, self.settler)
+        self.held[grant.token] = lease
+        return lease
+
+    def _forget(self, lease: Lease) -> None:
+        self.held.pop(lease.token, None)
+
+    def _bury_unreadable(self, grant: Grant, error: Exception) -> None:
+        detail = f"{type(error).__name__}: {error}"[:500]
+        self._settle_soon(
+            Settlement(
+                grant.token,
+                Move.BURY,
+                reason=Reason.CORRUPT,
+                detail=detail.encode(errors="replace"),
+            )
+        )
+        self.tell(Buried(self.namespace, grant.token.hex(), "corrupt", detail))
+
+    def _abandon(self, _: Demand, served: Served) -> None:
+        """The caller was cancelled after its batch was sent: nothing started, nothing spent."""
+        self.return_leases(served.leases)
+
+    def return_leases(self, leases: Sequence[Lease]) -> None:
+        """Give leases back without anybody waiting for it, the last one first."""
+        for lease in reversed(leases):
+            if lease.state is LeaseState.HELD:
+                lease.state = LeaseState.SETTLED
+                self.held.pop(lease.token, None)
+                self._settle_soon(Settlement(lease.token, Move.GIVE_BACK))
+
+    def _settle_soon(self, settlement: Settlement) -> None:
+        self.batches.start(_quietly(self._settlements.submit(settlement)), "give back")
+
+    async def close(self) -> None:
+        """Let what is on its way arrive, give back what is held, and be forgotten."""
+        await self.tasks.cancel()
+        await self.batches.finish()
+        for lease in list(self.held.values()):
+            lease.state = LeaseState.LOST
+        self.held.clear()
+        while (await insist(lambda: self.engine.leave(self.name), self.options.op_timeout)).more:
+            pass
+
+
+async def _quietly(settling: Awaitable[Any]) -> None:
+    """A give-back that fails is repeated by the heartbeat: the lease is on nobody's register."""
+    with suppress(Exception):
+        await settling
+
+
+def _requests_in(addition: Addition) -> int:
+    return len(addition.requests) or 1
+
+
+def _children_of(settlement: Settlement) -> int:
+    # A settlement without children weighs as much as keeps a batch at one step's size.
+    return max(len(settlement.addition.requests), MOST_CHILDREN // STEP)
+
+
+def _wanted(demand: Demand) -> int:
+    return demand.want

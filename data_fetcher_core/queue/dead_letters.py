@@ -1,0 +1,75 @@
+"""Dead letters as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+from data_fetcher_core.core import DeadLetter, DeathReason, Priority
+from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.engine import STEP, Dead, Position, QueueEngine, Reason
+from data_fetcher_core.queue.entries import read_item
+from data_fetcher_core.queue.insisting import insist
+from data_fetcher_core.queue.records import CorruptRecord, Record, decode, unpack_failures
+
+_REASONS = {
+    Reason.FAILED: DeathReason.FAILED,
+    Reason.EXPIRED: DeathReason.EXPIRED,
+    Reason.POISONED: DeathReason.POISONED,
+    Reason.CORRUPT: DeathReason.CORRUPT,
+}
+_NOTHING = Record(b"", b"", b"", Priority.NORMAL, b"")
+
+
+async def pages(
+    engine: QueueEngine, op_timeout: float, page_size: int = STEP
+) -> AsyncIterator[list[Dead]]:
+    """All dead letters, oldest first, a page at a time."""
+    after: Position | None = None
+    while True:
+        page = await insist(lambda after=after: engine.dead(after, page_size), op_timeout)  # type: ignore[misc]
+        if not page:
+            return
+        yield page
+        after = page[-1].position
+
+
+def read_dead_letter(dead: Dead, serializer: Serializer) -> DeadLetter:
+    record, item = _read(dead.record, serializer)
+    return DeadLetter(
+        id=record.id.decode(errors="replace") or _position_id(dead.position),
+        item=item,
+        reason=_REASONS[dead.reason],
+        detail=dead.detail.decode(errors="replace"),
+        buried_at=dead.position.at / 1e6,
+        failures=unpack_failures(record.history),
+        attempts=record.attempts,
+        deaths=record.deaths,
+        lane=record.lane.decode(errors="replace"),
+        key=record.key.decode(errors="replace") or None,
+        priority=Priority(record.priority),
+        raw=dead.record,
+    )
+
+
+def _read(raw: bytes, serializer: Serializer) -> tuple[Record, Any]:
+    """The record and its item, or nothing where they cannot be read."""
+    try:
+        record = decode(raw)
+    except CorruptRecord:
+        return _NOTHING, None
+    try:
+        return record, read_item(record, serializer)
+    except Exception:  # noqa: BLE001 - that it cannot be read is why it is here
+        return record, None
+
+
+def chosen(page: list[Dead], ids: Collection[str] | None, serializer: Serializer) -> list[Position]:
+    """Where those of a page lie that have one of these ids; all of them without ids."""
+    letters = [(dead.position, read_dead_letter(dead, serializer).id) for dead in page]
+    return [position for position, identity in letters if ids is None or identity in ids]
+
+
+def _position_id(position: Position) -> str:
+    """A name for what has lost its own."""
+    return f"corrupt-{position.at}-{position.number}"

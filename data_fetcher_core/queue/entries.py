@@ -1,0 +1,165 @@
+"""From what a caller hands in to what a store takes in: every value is checked here."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from data_fetcher_core.core import Entry, Priority
+from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.engine import NewRequest
+from data_fetcher_core.queue.identity import id_from_key, random_id, seen_from_key
+from data_fetcher_core.queue.options import QueueOptions, microseconds
+from data_fetcher_core.queue.records import Record
+
+_LONGEST_ID = 255
+_LONGEST_LANE = 1_024
+_LONGEST_KEY = 65_535
+_LONGEST_BODY = 256 * 1024 * 1024
+_LONGEST_WAIT = 100 * 365 * 86_400.0
+
+
+class Defaults(NamedTuple):
+    """What ``enqueue()`` was given, for items that do not say themselves."""
+
+    lane: str = ""
+    priority: Priority | int | str | None = None
+    delay: float = 0.0
+    expires_in: float | None = None
+
+
+class EntryReader:
+    """Turns items and entries into requests, by the options and serializer of a queue."""
+
+    def __init__(self, serializer: Serializer, options: QueueOptions) -> None:
+        self._serializer = serializer
+        self._options = options
+
+    def read(self, item: Any, defaults: Defaults) -> NewRequest:
+        entry = item if isinstance(item, Entry) else Entry(item)
+        key = b"" if entry.key is None else _text(entry.key, "key", 1, _LONGEST_KEY)
+        identity = self._identity(entry, key)
+        record = Record(
+            id=identity,
+            lane=self._lane(entry, defaults),
+            key=key,
+            priority=self.priority(entry.priority, defaults.priority),
+            **self._body(entry.item),
+        )
+        delay = defaults.delay if entry.delay is None else entry.delay
+        expires_in = defaults.expires_in if entry.expires_in is None else entry.expires_in
+        return NewRequest(
+            id=identity,
+            record=record.encode(),
+            delay=microseconds(check_duration(delay, "delay")),
+            expires_in=0 if expires_in is None else _expiry(expires_in),
+            seen=seen_from_key(key) if key else b"",
+            key_id=id_from_key(key) if key else b"",
+            told_id=identity if key and entry.id is not None else b"",
+        )
+
+    def priority(self, *candidates: Priority | int | str | None) -> int:
+        """The first that is given, by name or number."""
+        chosen = next((c for c in candidates if c is not None), Priority.NORMAL)
+        if isinstance(chosen, str):
+            return int(self._labelled(chosen))
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= 6:
+            raise ValidationError(f"priority must be a Priority or its name, not {chosen!r}")
+        return int(chosen)
+
+    def _labelled(self, label: str) -> Priority:
+        if label in self._options.labels:
+            return self._options.labels[label]
+        if label in Priority.__members__:
+            return Priority[label]
+        known = ", ".join(sorted(self._options.labels))
+        raise ValidationError(f"unknown priority {label!r}: use one of {known}, or a Priority")
+
+    def _identity(self, entry: Entry, key: bytes) -> bytes:
+        if entry.id is not None:
+            return _text(entry.id, "id", 1, _LONGEST_ID)
+        return id_from_key(key) if key else random_id()
+
+    def _lane(self, entry: Entry, defaults: Defaults) -> bytes:
+        lane = defaults.lane if entry.lane is None else entry.lane
+        checked = _text(lane, "lane", 0, _LONGEST_LANE)
+        return checked if self._options.fair else b""
+
+    def _body(self, item: Any) -> dict[str, Any]:
+        try:
+            text = self._serializer.dumps(item)
+            body = text.encode()
+        except ValidationError:
+            raise
+        except Exception as error:
+            raise ValidationError(f"{type(item).__name__} could not be written: {error}") from error
+        if len(body) > _LONGEST_BODY:
+            raise ValidationError(f"an item of {len(body)} bytes; {_LONGEST_BODY} is the most")
+        threshold = self._options.compress_over
+        if 0 < threshold < len(body):
+            return {"body": zlib.compress(body), "compressed": True}
+        return {"body": body}
+
+
+def read_item(record: Record, serializer: Serializer) -> Any:
+    """The item in a record."""
+    body = zlib.decompress(record.body) if record.compressed else record.body
+    return serializer.loads(body.decode())
+
+
+def read_checkpoint(checkpoint: Mapping[str, Any] | None) -> dict[bytes, bytes]:
+    """Names and values of a checkpoint as the store keeps them."""
+    try:
+        return {
+            _text(name, "checkpoint name", 1, _LONGEST_LANE): orjson.dumps(value)
+            for name, value in (checkpoint or {}).items()
+        }
+    except TypeError as error:
+        raise ValidationError(f"a checkpoint holds what JSON holds: {error}") from None
+
+
+def read_lanes(lanes: Iterable[str]) -> list[bytes]:
+    return [_text(lane, "lane", 0, _LONGEST_LANE) for lane in lanes]
+
+
+def read_namespace(namespace: str) -> bytes:
+    return _text(namespace, "namespace", 1, _LONGEST_LANE)
+
+
+def read_ids(ids: Iterable[str]) -> list[bytes]:
+    return [_text(identity, "id", 1, _LONGEST_ID) for identity in ids]
+
+
+def check_duration(value: object, what: str) -> float:
+    """Seconds from 0 up to a century."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= float(str(value)) <= _LONGEST_WAIT:
+        raise ValidationError(
+            f"{what} must be a number of seconds from 0 (now) to {_LONGEST_WAIT:g}, not {value!r}"
+        )
+    return float(str(value))
+
+
+def _expiry(value: object) -> int:
+    duration = check_duration(value, "expires_in")
+    if duration <= 0:
+        raise ValidationError(f"expires_in must be above 0 seconds, not {value!r}")
+    return microseconds(duration)
+
+
+def _text(text: object, what: str, least: int, most: int) -> bytes:
+    if not isinstance(text, str):
+        raise ValidationError(f"{what} must be a string, not {text!r}")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise ValidationError(f"{what} {text[:80]!r} holds a lone surrogate") from None
+    if not least <= len(encoded) <= most:
+        raise ValidationError(
+            f"{what} {text[:40]!r} has {len(encoded)} bytes; it must have {least} to {most}"
+        )
+    return encoded

@@ -1,0 +1,46 @@
+"""Asking a store again until it answers, within a bound. Operation ids make that safe."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import anyio
+
+from data_fetcher_core.errors import StoreUnavailable
+
+T = TypeVar("T")
+# A store that swallows one call is asked again while there is time, on another connection.
+_ATTEMPTS_WITHIN_BOUND = 3
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 1.0
+
+
+async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float) -> T:
+    """The store's answer, or :class:`StoreUnavailable` once ``op_timeout`` is over."""
+    deadline = anyio.current_time() + op_timeout
+    for pause in _pauses():
+        try:
+            with anyio.fail_after(min(op_timeout / _ATTEMPTS_WITHIN_BOUND, _left(deadline))):
+                return await ask()
+        except TimeoutError:
+            failure = StoreUnavailable(f"the store did not answer within {op_timeout:g} s")
+        except StoreUnavailable as error:
+            failure = error
+        if _left(deadline) <= pause:
+            raise failure
+        await anyio.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - anyio.current_time(), 0.0)
+
+
+def _pauses() -> Iterator[float]:
+    """Full jitter, so that many clients do not come back at one instant."""
+    ceiling = _FIRST_PAUSE
+    while True:
+        yield ceiling * random.random()  # noqa: S311 - spreads load, hides nothing
+        ceiling = min(ceiling * 2, _LONGEST_PAUSE)

@@ -1,0 +1,387 @@
+"""The queue: requests in lanes, leased and settled, over any store."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import orjson
+
+from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
+from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
+from data_fetcher_core.errors import ConfigurationError, LeaseLost, QueueClosed, ValidationError
+from data_fetcher_core.events import Subscriber, log_event
+from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
+from data_fetcher_core.queue import dead_letters
+from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.client import EVERYWHERE, Client, Selection
+from data_fetcher_core.queue.engine import STEP, LaneChange, QueueEngine
+from data_fetcher_core.queue.engines import engine_for
+from data_fetcher_core.queue.entries import (
+    Defaults,
+    check_duration,
+    read_ids,
+    read_item,
+    read_lanes,
+    read_namespace,
+)
+from data_fetcher_core.queue.insisting import insist
+from data_fetcher_core.queue.intake import Intake
+from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.options import QueueOptions, agree, microseconds
+from data_fetcher_core.queue.records import CorruptRecord, decode
+from data_fetcher_core.queue.serializers import JSONSerializer
+from data_fetcher_core.queue.session import Session
+from data_fetcher_core.queue.stream import LeaseStream, Until
+
+T = TypeVar("T")
+_USE_DEFAULT = -1
+
+
+class KVStoreQueue:
+    """A durable queue in one namespace of a store.
+
+    Constructing it does nothing; the first verb opens it. Any number of these, in any number of
+    processes, may share a namespace.
+    """
+
+    def __init__(
+        self,
+        kv_store: KeyValueStore,
+        namespace: str,
+        serializer: Serializer | None = None,
+        *,
+        options: QueueOptions | None = None,
+        update: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        subscriber: Subscriber = log_event,
+    ) -> None:
+        if not isinstance(namespace, str) or not namespace:
+            raise ConfigurationError(f"namespace must be a non-empty string, not {namespace!r}")
+        self._namespace = namespace
+        self._store = kv_store
+        self._serializer = serializer or JSONSerializer()
+        self._options = options or QueueOptions()
+        self._update = update
+        self._clock = clock
+        self._tell = subscriber
+        self._engine: QueueEngine = engine_for(kv_store, read_namespace(namespace), clock)
+        self._session: Session | None = None
+        self._stored: Mapping[str, str] = {}
+        self.is_shut = False
+
+    # --- taking in -----------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        items: Iterable[Any],
+        *,
+        lane: str = "",
+        priority: Priority | int | str | None = None,
+        delay: float = 0.0,
+        expires_in: float | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
+    ) -> Enqueued:
+        """Take items in: how many were new, with ``.ids`` of all.
+
+        Items may be plain, or an :class:`Entry` that says more. A step of 1,000 is atomic; with
+        a ``checkpoint`` everything is one step. If it fails, the error's ``accepted`` tells how
+        many are safely in.
+        """
+        if items is None or isinstance(items, str | bytes | Mapping):
+            raise ValidationError(f"enqueue takes an iterable of items, not {items!r:.80}")
+        if self.is_shut:
+            raise QueueClosed(f"queue {self._namespace!r} was shut down and takes nothing new")
+        session = await self._open()
+        intake = Intake(session.client, int(self._stored["capacity"]))
+        return await intake.run(items, Defaults(lane, priority, delay, expires_in), checkpoint)
+
+    # --- handing out ---------------------------------------------------------------------------
+
+    async def lease(
+        self,
+        max_items: int = 1,
+        wait: float = 0.0,
+        lanes: Sequence[str] | None = None,
+        steal: Sequence[str] = (),
+    ) -> list[Lease]:
+        """Up to ``max_items`` leases; waits up to ``wait`` seconds for the first.
+
+        ``lanes`` restricts it; those in ``steal`` are tried when none of ``lanes`` has anything.
+        """
+        wanted = _count(max_items)
+        patience = math.inf if wait == math.inf else check_duration(wait, "wait")
+        selection = _selection(lanes, steal)
+        return [] if wanted == 0 else await self.lease_selected(wanted, patience, selection)
+
+    async def lease_selected(self, want: int, wait: float, selection: Selection) -> list[Lease]:
+        session = await self._open()
+        return await session.lease(want, 0.0 if self.is_shut else wait, selection)
+
+    def leases(
+        self,
+        prefetch: int = 1,
+        until: Until = "closed",
+        lanes: Sequence[str] | None = None,
+        steal: Sequence[str] = (),
+    ) -> LeaseStream:
+        """Leases one after another; ends when the queue is shut down, or is ``"drained"``."""
+        return LeaseStream(self, prefetch, until, _selection(lanes, steal))
+
+    async def dequeue(self, max_items: int = 1) -> list[Any]:
+        """Take items out for good: at most once each. :meth:`lease` is what survives a crash."""
+        leases = await self.lease(max_items)
+        outcomes = await asyncio.gather(
+            *(lease.complete() for lease in leases), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
+                raise outcome
+        return [lease.item for lease in leases if lease.state is LeaseState.SETTLED]
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def size(self) -> int:
+        return (await self.stats()).size
+
+    async def stats(self) -> QueueStats:
+        return await self._ask(self._engine.stats)
+
+    async def snapshot(self) -> dict[str, Any]:
+        stats = await self.stats()
+        return {
+            "depth": stats.size,
+            "ready": stats.ready,
+            "scheduled": stats.delayed,
+            "shutdown": self.is_shut,
+            "redis_active": isinstance(self._store, ScriptHost),
+        }
+
+    async def peek(self, max_items: int = 1) -> list[Any]:
+        """The next items in lease order, as if every lane were open."""
+        wanted = _count(max_items)
+        if wanted == 0:
+            return []
+        raw = await self._ask(lambda: self._engine.peek(wanted))
+        return [item for item in map(self._readable, raw) if item is not _UNREADABLE]
+
+    async def is_drained(self) -> bool:
+        """Whether nothing waits and nothing is in flight anywhere."""
+        stats = await self.stats()
+        return stats.size + stats.leased == 0
+
+    async def checkpoint(self, name: str) -> Any:
+        """A saved checkpoint, ``None`` if there is none."""
+        names = read_lanes([name])
+        (raw,) = await self._ask(lambda: self._engine.checkpoints(names))
+        return None if raw is None else orjson.loads(raw)
+
+    async def results(self, after: int = 0, limit: int = STEP) -> list[tuple[int, Any]]:
+        """Results of completed requests with their numbers, from 1 on."""
+        wanted = _count(limit)
+        found = await self._ask(lambda: self._engine.results(after, wanted)) if wanted else []
+        return [(number, orjson.loads(raw)) for number, raw in found]
+
+    async def trim_results(self, upto: int) -> None:
+        """Drop results up to this number, once they are safe elsewhere."""
+        await self._ask(lambda: self._engine.trim_results(upto))
+
+    # --- dead letters --------------------------------------------------------------------------
+
+    async def dead_letters(self, page_size: int = STEP) -> AsyncIterator[DeadLetter]:
+        """Buried requests, oldest first."""
+        await self._open()
+        size = max(1, min(_count(page_size), STEP))
+        async for page in dead_letters.pages(self._engine, self._options.op_timeout, size):
+            for dead in page:
+                yield dead_letters.read_dead_letter(dead, self._serializer)
+
+    async def requeue(self, ids: Iterable[str] | None = None) -> int:
+        """Make dead letters ready again, all of them without ids; their history is kept."""
+        client = (await self._open()).client
+        wanted = None if ids is None else {identity.decode() for identity in read_ids(ids)}
+        requeued = 0
+        async for page in dead_letters.pages(self._engine, self._options.op_timeout):
+            at = dead_letters.chosen(page, wanted, self._serializer)
+            requeued += await client.ask("requeue", lambda op, at=at: self._engine.requeue(op, at))  # type: ignore[misc]
+        return requeued
+
+    async def purge_dead(self, older_than: float = 0.0) -> int:
+        """Drop dead letters that were buried at least ``older_than`` seconds ago."""
+        age = microseconds(check_duration(older_than, "older_than"))
+        return await self._in_slices("purge", lambda op: self._engine.purge(op, age))
+
+    # --- lanes, cancelling, clearing -----------------------------------------------------------
+
+    async def shut(self, lane: str, duration: float) -> None:
+        """Shut a lane for at least so long. What was prefetched of it is given back."""
+        pause = microseconds(check_duration(duration, "duration"))
+        session = await self._open()
+        for stream in list(session.streams):
+            stream.drop_lane(lane)
+        await self._change(LaneChange(read_lanes([lane])[0], shut=pause))
+
+    async def reopen(self, lane: str) -> None:
+        """Open a lane at once, whatever shut it."""
+        await self._change(LaneChange(read_lanes([lane])[0], reopen=True))
+
+    async def pace(
+        self,
+        lane: str,
+        *,
+        interval: float | None = None,
+        burst: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """Give a lane an interval, burst and limit of its own; ``None`` means the queue's."""
+        name = read_lanes([lane])[0]
+        spacing = (
+            _USE_DEFAULT if interval is None else microseconds(check_duration(interval, "interval"))
+        )
+        early = _USE_DEFAULT if burst is None else _count(burst)
+        most = _USE_DEFAULT if limit is None else _count(limit)
+        await self._change(LaneChange(name, interval=spacing, burst=early, limit=most))
+
+    async def _change(self, change: LaneChange) -> None:
+        client = (await self._open()).client
+        await client.ask("change_lanes", lambda op: self._engine.change_lanes(op, [change]))
+
+    async def cancel(self, ids: Iterable[str], *, forget: bool = False) -> int:
+        """Drop requests by id: those that wait at once, those in flight at their next move.
+
+        ``forget`` forgets their keys too, so that they may come again.
+        """
+        wanted = read_ids(ids)
+        client = (await self._open()).client
+        if not wanted:
+            return 0
+        return await client.ask("cancel", lambda op: self._engine.cancel(op, wanted, forget))
+
+    async def clear(self) -> int:
+        """Drop all that waits, and every seen key; how many requests went. Leases go on."""
+        return await self._in_slices("clear", self._engine.clear)
+
+    async def forget(self) -> None:
+        """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew."""
+        await self._open()
+        await insist(self._engine.forget, self._options.op_timeout)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.client.tasks.cancel()
+
+    async def recount(self) -> Mapping[str, tuple[int, int]]:
+        """Count again what is only derived; what was wrong, as (stored, true), is mended."""
+        return await self._ask(self._engine.recount)
+
+    async def sweep(self) -> None:
+        """Beat once, and take up at once what consumers that are surely dead were holding."""
+        await (await self._open()).sweep()
+
+    # --- opening and closing -------------------------------------------------------------------
+
+    async def shutdown(self) -> None:
+        """Take nothing new, and wait for nothing: leases end once nothing is ready."""
+        self.is_shut = True
+        if self._session is not None:
+            self._session.rooms.closed = True
+            self._session.rooms.wake_all()
+
+    async def close(self) -> None:
+        """Give back what is leased. The store stays open, and the queue may be used again."""
+        session, self._session = self._session, None
+        if session is not None and session.is_ours():
+            await session.close()
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def ready_client(self, stream: LeaseStream) -> Client:
+        session = await self._open()
+        session.streams.add(stream)
+        return session.client
+
+    async def prove_held(self, client: Client) -> None:
+        if self._session is not None and self._session.client is client:
+            await self._session.prove_held()
+
+    async def _open(self) -> Session:
+        if self._session is not None and self._session.is_ours():
+            return self._session
+        offered = self._options.shared()
+        named = self._options.shared_and_given() if self._update else []
+        stored = await insist(lambda: self._engine.open(offered, named), self._options.op_timeout)
+        agree(stored, self._options)
+        return self._begin(stored)
+
+    def _begin(self, stored: Mapping[str, str]) -> Session:
+        if self._session is not None and self._session.is_ours():
+            return self._session
+        self._stored = stored
+        client = Client(
+            self._engine,
+            namespace=self._namespace,
+            options=self._options,
+            max_attempts=int(stored["max_attempts"]),
+            serializer=self._serializer,
+            clock=self._clock,
+            tell=self._tell,
+        )
+        self._session = Session(client)
+        self._session.rooms.closed = self.is_shut
+        return self._session
+
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        await self._open()
+        return await insist(ask, self._options.op_timeout)
+
+    async def _in_slices(self, verb: str, step: Callable[[Any], Awaitable[Any]]) -> int:
+        client = (await self._open()).client
+        gone, more = 0, True
+        while more:
+            done, more = await client.ask(verb, step)
+            gone += done
+        return gone
+
+    def _readable(self, raw: bytes) -> Any:
+        try:
+            return read_item(decode(raw), self._serializer)
+        except (CorruptRecord, ValueError):
+            return _UNREADABLE
+
+    def __repr__(self) -> str:
+        state = "shut" if self.is_shut else "closed" if self._session is None else "open"
+        return f"KVStoreQueue({self._namespace!r} on {self._store!r}, {state})"
+
+
+_UNREADABLE = object()
+
+
+def _count(value: int) -> int:
+    """How many; below zero means none."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValidationError(f"a whole number is needed, not {value!r}")
+    return max(value, 0)
+
+
+def _selection(lanes: Sequence[str] | None, steal: Sequence[str]) -> Selection:
+    if lanes is None:
+        if steal:
+            raise ValidationError("steal needs lanes: those are tried first")
+        return EVERYWHERE
+    assigned, extra = tuple(read_lanes(lanes)), tuple(read_lanes(steal))
+    if both := set(assigned) & set(extra):
+        names = sorted(name.decode() for name in both)
+        raise ValidationError(f"lanes and steal must not overlap: {names}")
+    return Selection(assigned, extra)

@@ -1,0 +1,139 @@
+"""A lease: a request in somebody's hands, to be settled once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+
+from data_fetcher_core.core import Enqueued, Failure, Priority
+from data_fetcher_core.errors import LeaseLost, StoreError
+from data_fetcher_core.queue.engine import Grant
+from data_fetcher_core.queue.records import Record, unpack_failures
+from data_fetcher_core.retry import Bury
+
+if TYPE_CHECKING:
+    from data_fetcher_core.queue.settlements import Settler
+
+
+class LeaseState(Enum):
+    HELD = "held"
+    SETTLED = "settled"
+    LOST = "lost"
+
+
+class Lease:
+    """A request that belongs to this process until it is settled.
+
+    As a context manager it settles itself: success completes, an exception asks the retry
+    policy and goes no further, cancellation gives the request back and spends no attempt.
+    """
+
+    def __init__(self, grant: Grant, record: Record, item: Any, settler: Settler) -> None:
+        self.item = item
+        self.state = LeaseState.HELD
+        self.token = grant.token
+        self.interval = grant.interval / 1e6
+        self.record = record
+        self._settler = settler
+
+    @property
+    def id(self) -> str:
+        return self.record.id.decode()
+
+    @property
+    def lane(self) -> str:
+        return self.record.lane.decode()
+
+    @property
+    def key(self) -> str | None:
+        return self.record.key.decode() or None
+
+    @property
+    def priority(self) -> Priority:
+        return Priority(self.record.priority)
+
+    @property
+    def attempts(self) -> int:
+        """How many deliveries before this one ended in a release."""
+        return self.record.attempts
+
+    @property
+    def deaths(self) -> int:
+        """How many deliveries before this one ended with their process."""
+        return self.record.deaths
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The last few failures, oldest first."""
+        return unpack_failures(self.record.history)
+
+    async def complete(
+        self,
+        enqueue: Iterable[Any] = (),
+        checkpoint: Mapping[str, Any] | None = None,
+        result: Any = None,
+    ) -> Enqueued:
+        """Done, together with what it produced: all of it happens, or nothing does."""
+        return await self._settler.complete(self, enqueue, checkpoint, result)
+
+    async def release(
+        self,
+        delay: float = 0.0,
+        error: BaseException | str | None = None,
+        priority: Priority | int | str | None = None,
+    ) -> None:
+        """Ready again after ``delay``; buried instead if its attempts are used up."""
+        await self._settler.release(self, delay, error, priority)
+
+    async def bury(self, detail: str = "", error: BaseException | str | None = None) -> None:
+        """Not to be tried again."""
+        await self._settler.bury(self, detail, error)
+
+    async def give_back(self) -> None:
+        """Back to the front of its place, as if it had never been leased."""
+        await self._settler.give_back(self)
+
+    async def fail(self, error: BaseException) -> None:
+        """Let the retry policy decide what becomes of it."""
+        decision = self._settler.decide(self, error)
+        if isinstance(decision, Bury):
+            await self.bury(decision.detail, error)
+        else:
+            await self.release(decision.delay, error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if self.state is not LeaseState.HELD:
+            return isinstance(exc, LeaseLost) and self.state is LeaseState.LOST
+        try:
+            return await self._settle_after(exc)
+        except LeaseLost:
+            # Somebody else has the request now, and this was told to the subscribers.
+            return isinstance(exc, Exception)
+
+    async def _settle_after(self, exc: BaseException | None) -> bool:
+        if exc is None:
+            await self.complete()
+            return False
+        if isinstance(exc, Exception) and not isinstance(exc, StoreError):
+            await self.fail(exc)
+            return True
+        with anyio.CancelScope(shield=True):
+            await self.give_back()
+        return False
+
+    def __repr__(self) -> str:
+        return (
+            f"Lease({self.id!r}, lane={self.lane!r}, attempts={self.attempts}, {self.state.value})"
+        )

@@ -1,0 +1,8 @@
+-- Says that the client lives: a number that grows.
+-- INCLUDE: writes
+-- KEYS: consumers
+-- ARGV: client
+
+local function beat()
+  insert('HINCRBY', consumers, {client, 1})
+end

@@ -1,0 +1,24 @@
+-- How many requests are where, and how many ever were: changed in the step that moves them.
+-- INCLUDE: begin writes
+-- KEYS: stats
+
+local counted = {}
+local function count(name, by)
+  counted[name] = (counted[name] or 0) + by
+end
+
+local size_before
+-- Ready and delayed requests, with what this step has done so far.
+local function size()
+  if not size_before then
+    local found = redis.call('HMGET', stats, 'ready', 'delayed')
+    size_before = (tonumber(found[1]) or 0) + (tonumber(found[2]) or 0)
+  end
+  return size_before + (counted.ready or 0) + (counted.delayed or 0)
+end
+
+local function write_counts()
+  for name, by in pairs(counted) do
+    if by ~= 0 then insert('HINCRBY', stats, {name, by}) end
+  end
+end

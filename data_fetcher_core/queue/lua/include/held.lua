@@ -1,0 +1,54 @@
+-- Takes back all that a client holds, a bounded number at a time, and forgets it once that is all.
+-- INCLUDE: begin writes counts records lanes
+-- KEYS: leased consumers ops
+-- ARGV: client
+-- REST: the slots of the client's operations
+
+-- Bytes, not what the server's locale makes of them.
+local function is_before(left, right)
+  for at = 1, math.min(#left, #right) do
+    local a, b = left:byte(at), right:byte(at)
+    if a ~= b then return a < b end
+  end
+  return #left < #right
+end
+
+-- The client's leases, the longest ready first.
+local function leases_in_order()
+  local stored, leases, names = redis.call('HGETALL', leased), {}, {}
+  for at = 1, #stored, 2 do
+    local name, raw = split_lease(stored[at + 1])
+    local record = read(raw)
+    table.insert(names, name)
+    table.insert(leases, {token = stored[at], lane = name, raw = raw, record = record,
+      ready_at = record and record.ready_at or 0, id = record and id_of(record) or ''})
+  end
+  learn(names)
+  table.sort(leases, function(one, other)
+    if one.ready_at ~= other.ready_at then return one.ready_at < other.ready_at end
+    return is_before(one.id, other.id)
+  end)
+  return leases
+end
+
+-- Let go of up to a step's worth of leases, each by `let_go(lane, lease)`.
+local function take_back(leases, let_go)
+  local tokens = {}
+  for at = 1, math.min(#leases, STEP) do
+    local lease = leases[at]
+    local lane = known[lease.lane]
+    tokens[at] = lease.token
+    land(lane)
+    let_go(lane, lease)
+    place(lane)
+  end
+  count('leased', -#tokens)
+  remove('HDEL', leased, tokens)
+  if #tokens == #leases then
+    local slots = {}
+    for slot in take do table.insert(slots, slot) end
+    remove('HDEL', ops, slots)
+    remove('HDEL', consumers, {client})
+  end
+  return {#tokens, #tokens < #leases and 1 or 0}
+end

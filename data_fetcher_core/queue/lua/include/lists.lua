@@ -1,0 +1,103 @@
+-- The ready lists of lanes, one per priority. A step pushes to both ends and takes from the front;
+-- until it ends, what it pushed at the tail counts as lying behind what is stored.
+-- INCLUDE: begin writes counts records lanes
+-- KEYS: state
+-- STEMS: ready_of
+
+-- Only lists of priorities that were ever used are looked at.
+local used, used_before = {}, redis.call('HGET', state, 'used') or ''
+for digit in used_before:gmatch('.') do used[tonumber(digit)] = true end
+
+local tails, fronts = {}, {}
+
+local function list_key(lane, priority)
+  return ready_of .. priority .. ':' .. lane.name
+end
+
+local function push(ends, lane, priority, raw)
+  local key = list_key(lane, priority)
+  ends[key] = ends[key] or {}
+  table.insert(ends[key], raw)
+  used[priority] = true
+  lane.waits, lane.gained = true, true
+  count('ready', 1)
+end
+
+-- How many to read at once from a list whose front was used up.
+local share = 2
+
+local function open_lists(lane)
+  lane.lists = {}
+  for priority = 1, CRITICAL do
+    if used[priority] then
+      table.insert(lane.lists, {priority = priority, key = list_key(lane, priority),
+        page = {}, at = 0, read = 0, taken = 0})
+    end
+  end
+end
+
+local function read_on(list)
+  list.page = redis.call('LRANGE', list.key, list.read, list.read + share - 1)
+  list.at, list.read = 0, list.read + #list.page
+  if #list.page < share then
+    list.is_read = true
+    for _, raw in ipairs(tails[list.key] or {}) do table.insert(list.page, raw) end
+  end
+end
+
+local function look(list)
+  if list.at == #list.page and not list.is_read then read_on(list) end
+  local raw = list.page[list.at + 1]
+  list.record = raw and read(raw)
+  if list.record then list.rank = list.record.ready_at - list.priority * ageing_step end
+  return raw
+end
+
+local function pass(list)
+  list.at, list.taken, list.record = list.at + 1, list.taken + 1, nil
+end
+
+local function is_sooner(list, other)
+  if list.rank ~= other.rank then return list.rank < other.rank end
+  if list.record.ready_at ~= other.record.ready_at then
+    return list.record.ready_at < other.record.ready_at
+  end
+  return list.priority > other.priority
+end
+
+-- The list whose first request comes next, nil if none is left. CRITICAL comes first, unless its
+-- burst is used up and another one waits. What cannot be read is given away and passed.
+local function choose(lane, give_away)
+  local critical, best
+  for _, list in ipairs(lane.lists) do
+    while not list.record do
+      local raw = look(list)
+      if list.record or not raw then break end
+      pass(list)
+      give_away(raw)
+    end
+    if list.record and list.priority == CRITICAL then
+      critical = list
+    elseif list.record and (not best or is_sooner(list, best)) then
+      best = list
+    end
+  end
+  local burst_over = critical_burst > 0 and lane.criticals >= critical_burst
+  return critical and not (best and burst_over) and critical or best
+end
+
+local function write_lists()
+  -- A list that is only pushed to has not been read: asking its length refuses one that is none.
+  for key, raws in pairs(tails) do redis.call('LLEN', key) insert('RPUSH', key, raws) end
+  for key, raws in pairs(fronts) do redis.call('LLEN', key) insert('LPUSH', key, raws) end
+  for _, lane in ipairs(all_known) do
+    for _, list in ipairs(lane.lists or {}) do
+      if list.taken > 0 then remove('LTRIM', list.key, {list.taken, -1}) end
+    end
+  end
+  local used_now = ''
+  for priority = 1, CRITICAL do
+    if used[priority] then used_now = used_now .. priority end
+  end
+  if used_now ~= used_before then insert('HSET', state, {'used', used_now}) end
+end

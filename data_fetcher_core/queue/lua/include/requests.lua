@@ -1,0 +1,56 @@
+-- The moves of one request. Who moves it places or touches its lane.
+-- INCLUDE: begin writes counts records lists
+-- KEYS: delayed dead cancelled
+
+local instant_bytes = struct.pack('>I8', now)
+local waiting, buried, unmarked = {}, {}, {}
+local any_marked = redis.call('SCARD', cancelled) > 0
+
+local function make_ready(lane, raw)
+  push(tails, lane, raw:byte(3), raw:sub(1, 8) .. instant_bytes .. raw:sub(17))
+end
+
+-- To the head of its list, as if it had never left.
+local function put_in_front(lane, raw)
+  push(fronts, lane, raw:byte(3), raw)
+end
+
+local function make_wait(raw, delay)
+  table.insert(waiting, now + delay)
+  table.insert(waiting, struct.pack('>I8', next_number()) .. raw)
+  count('delayed', 1)
+end
+
+local function bury(raw, reason, detail)
+  table.insert(buried, now)
+  table.insert(buried,
+    struct.pack('>I8BH', next_number(), reason, #detail) .. detail .. raw)
+  count('dead', 1)
+  count('buried', 1)
+end
+
+local function bury_unreadable(raw)
+  bury(raw, REASON_CORRUPT, 'unreadable')
+end
+
+-- Take the mark of a cancelled request away; whether it had one.
+local function unmark(record)
+  if not any_marked then return false end
+  local id = id_of(record)
+  if unmarked[id] or redis.call('SISMEMBER', cancelled, id) == 0 then return false end
+  unmarked[id] = true
+  remove('SREM', cancelled, {id})
+  return true
+end
+
+-- A cancelled request goes no further than its next move.
+local function is_dropped(record)
+  if not unmark(record) then return false end
+  count('cancelled', 1)
+  return true
+end
+
+local function write_requests()
+  insert('ZADD', delayed, waiting)
+  insert('ZADD', dead, buried)
+end

@@ -1,0 +1,58 @@
+-- Wakes those who wait: one element in a list while there may be something for them.
+-- INCLUDE: begin writes counts lanes
+-- KEYS: ring wake watched room
+-- STEMS: wake_of
+
+local function signal(key)
+  if redis.call('LLEN', key) == 0 then insert('RPUSH', key, {'1'}) end
+end
+
+local function silence(key)
+  if redis.call('LLEN', key) > 0 then drop(key) end
+end
+
+-- Lanes that can be leased from and could not, or that got something.
+local function stirred()
+  local names = {}
+  for _, lane in ipairs(all_known) do
+    if lane.turn and (lane.gained or lane.turn ~= lane.was.turn) then
+      names[#names + 1] = lane.name
+    end
+  end
+  return names
+end
+
+local function wake_watchers(names)
+  if #names == 0 or redis.call('SCARD', watched) == 0 then return end
+  for first = 1, #names, STEP do
+    local page = {unpack(names, first, math.min(first + STEP - 1, #names))}
+    for at, is_watched in ipairs(redis.call('SMISMEMBER', watched, unpack(page))) do
+      if is_watched == 1 then signal(wake_of .. page[at]) end
+    end
+  end
+end
+
+local function ring_after()
+  local lanes = redis.call('ZCARD', ring)
+  for _, lane in ipairs(all_known) do
+    if lane.turn and not lane.was.turn then lanes = lanes + 1 end
+    if lane.was.turn and not lane.turn then lanes = lanes - 1 end
+  end
+  return lanes
+end
+
+-- Who took something passes the signal on. Who took nothing does not: it would wake itself.
+local function wake_for_work(took)
+  local names = stirred()
+  wake_watchers(names)
+  if ring_after() == 0 then
+    silence(wake)
+  elseif took or #names > 0 then
+    signal(wake)
+  end
+end
+
+local function wake_for_room(was_full)
+  if capacity == 0 then return end
+  if was_full or size() >= capacity then silence(room) else signal(room) end
+end

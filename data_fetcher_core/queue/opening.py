@@ -1,0 +1,67 @@
+"""A queue by the URL of its store."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
+from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.events import Subscriber, log_event
+from data_fetcher_core.kv_store.base import KeyValueStore
+from data_fetcher_core.kv_store.factory import create_kv_store
+from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
+from data_fetcher_core.queue.options import QueueOptions
+from data_fetcher_core.queue.serializers import RequestMetaSerializer
+
+
+class OwningQueue(KVStoreQueue):
+    """A queue that closes the store that was made for it."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await super().__aenter__()
+        except BaseException:
+            await self._store.close()
+            raise
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.close()
+        finally:
+            await self._store.close()
+
+
+def open_queue(
+    store: str | KeyValueStore,
+    *,
+    run_id: str,
+    serializer: Serializer | None = None,
+    options: QueueOptions | None = None,
+    update: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    subscriber: Subscriber = log_event,
+) -> KVStoreQueue:
+    """Open the queue of a run, with ``async with``.
+
+    ``store`` is a URL (``memory://``, ``sqlite:///runs.db``, ``redis://…``), and closed with
+    the queue; or a store of your own, and left open.
+    """
+    if not isinstance(run_id, str) or not run_id:
+        raise ConfigurationError(f"run_id must be a non-empty string, not {run_id!r}")
+    kind = OwningQueue if isinstance(store, str) else KVStoreQueue
+    return kind(
+        create_kv_store(store) if isinstance(store, str) else store,
+        f"fetch:{run_id}",
+        serializer or RequestMetaSerializer(),
+        options=options,
+        update=update,
+        clock=clock,
+        subscriber=subscriber,
+    )

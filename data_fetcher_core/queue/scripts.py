@@ -1,0 +1,182 @@
+"""The Lua scripts of the queue: one verb per file, shared parts in ``include/``.
+
+A file begins with a header that says what it guarantees and what it is given::
+
+    -- Says that the client lives.
+    -- INCLUDE: begin writes
+    -- KEYS: consumers leased
+    -- STEMS: ready_of
+    -- ARGV: client
+    -- REST: what follows the named arguments, if anything does
+    -- RETURNS: how many leases it holds, then every consumer and its beat
+
+The loader gathers the includes, each once, and puts before them what binds the names: a body
+never reads ``KEYS`` or ``ARGV`` by number. It also binds the constants that scripts share with
+Python, and refuses keys that hold something of another kind before anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from data_fetcher_core.queue.engine import STEP, Admission, Move, Outcome, Reason
+from data_fetcher_core.queue.keys import KINDS, Keys
+from data_fetcher_core.queue.ordering import CRITICAL
+from data_fetcher_core.queue.records import HEADER, VERSION
+
+LAYOUT = 1
+_FIELDS = ("INCLUDE", "KEYS", "STEMS", "ARGV", "REST", "RETURNS")
+_FIELD = re.compile(rf"-- ({'|'.join(_FIELDS)}):(.*)")
+_WORD = re.compile(r"\b[A-Z][A-Z_]+\b")
+
+# Options of a run that was opened without them.
+_UNSET_OPTIONS = {
+    "CAPACITY": 0,
+    "MAX_DEATHS": 5,
+    "AGEING_STEP": 60_000_000,
+    "CRITICAL_BURST": 0,
+    "LANE_INTERVAL": 0,
+    "LANE_BURST": 0,
+    "LANE_CONCURRENCY": 0,
+    "EXPECTED_KEYS": 1_000_000,
+}
+
+
+def _members(enum: type[IntEnum]) -> dict[str, int]:
+    return {f"{enum.__name__.upper()}_{member.name}": int(member) for member in enum}
+
+
+CONSTANTS: Mapping[str, int] = {
+    **_members(Admission),
+    **_members(Move),
+    **_members(Outcome),
+    **_members(Reason),
+    **{f"UNSET_{name}": value for name, value in _UNSET_OPTIONS.items()},
+    "CRITICAL": CRITICAL,
+    "HEADER_SIZE": HEADER.size,
+    "LAYOUT": LAYOUT,
+    "RECORD_VERSION": VERSION,
+    "STEP": STEP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file: its header, field by field, and all of its text."""
+
+    name: str
+    header: Mapping[str, str]
+    text: str
+
+    def names(self, field: str) -> tuple[str, ...]:
+        return tuple(self.header.get(field, "").split())
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What is sent to the store, and the names of what it must be given."""
+
+    name: str
+    source: str
+    keys: tuple[str, ...]
+    stems: tuple[str, ...]
+    args: tuple[str, ...]
+
+    def bind(
+        self, keys: Keys, leased: bytes, args: Mapping[str, Any], rest: Iterable[Any]
+    ) -> tuple[list[bytes], list[Any]]:
+        """KEYS and ARGV for a call; ``leased`` is the key of the calling client's leases."""
+        named = [leased if name == "leased" else keys.named(name) for name in self.keys]
+        stems = map(keys.stem, self.stems)
+        return named, [*stems, *(args[name] for name in self.args), *rest]
+
+
+def parse(name: str, text: str) -> Source:
+    header: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        if field := _FIELD.match(line):
+            header[field[1]] = field[2].strip()
+    return Source(name, header, text)
+
+
+@cache
+def load_source(name: str) -> Source:
+    """The file ``lua/<name>.lua``; includes are named ``include/…``."""
+    path = files(__package__) / "lua" / f"{name}.lua"
+    return parse(name, path.read_text(encoding="utf-8"))
+
+
+@cache
+def load_script(verb: str) -> Script:
+    return assemble([*_included(load_source(verb), set()), load_source(verb)])
+
+
+def _included(source: Source, done: set[str]) -> list[Source]:
+    """What ``source`` includes, and what that includes, each once and before its first use."""
+    found = []
+    for name in source.names("INCLUDE"):
+        if name not in done:
+            done.add(name)
+            included = load_source(f"include/{name}")
+            found += [*_included(included, done), included]
+    return found
+
+
+def assemble(sources: Sequence[Source]) -> Script:
+    """One script out of a verb, which comes last, and all that it includes."""
+    keys, stems, args = (_union(sources, field) for field in ("KEYS", "STEMS", "ARGV"))
+    text = "\n".join(source.text for source in sources)
+    preamble = [
+        *_constants(text),
+        *_binding("KEYS", keys, 0),
+        *_binding("ARGV", (*stems, *args), 0),
+        *(_taking(len(stems) + len(args)) if "REST" in sources[-1].header else ()),
+        *_type_check(keys),
+    ]
+    return Script(sources[-1].name, "\n".join([*preamble, text]), keys, stems, args)
+
+
+def _union(sources: Iterable[Source], field: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for source in sources for name in source.names(field)))
+
+
+def _constants(text: str) -> list[str]:
+    used = set(_WORD.findall(text))
+    return [f"local {name} = {value}" for name, value in CONSTANTS.items() if name in used]
+
+
+def _binding(array: str, names: Sequence[str], start: int) -> list[str]:
+    if not names:
+        return []
+    values = ", ".join(f"{array}[{start + place}]" for place in range(1, len(names) + 1))
+    return [f"local {', '.join(names)} = {values}"]
+
+
+def _taking(named: int) -> list[str]:
+    """A reader of the arguments that have no name, one after the other; nil at the end."""
+    return [
+        f"local taken = {named}",
+        "local function take() taken = taken + 1 return ARGV[taken] end",
+    ]
+
+
+def _type_check(keys: Sequence[str]) -> list[str]:
+    checks = [f"wrong_kind('{name}', {name}, '{KINDS[name]}')" for name in keys]
+    return [
+        "local function wrong_kind(name, key, kind)",
+        "  local found = redis.call('TYPE', key).ok",
+        "  if found == kind or found == 'none' then return nil end",
+        "  return 'DFC_CORRUPT the key of ' .. name .. ' holds a ' .. found .. ', not a ' .. kind",
+        "    .. ': another program writes to these keys; use a database or a key_prefix of your own'",
+        "end",
+        f"local wrong = {' or '.join(checks)}",
+        "if wrong then return redis.error_reply(wrong) end",
+    ]

@@ -1,0 +1,51 @@
+"""Items to text and back. Nothing is pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from data_fetcher_core.core import RequestMeta
+from data_fetcher_core.errors import ValidationError
+
+
+class JSONSerializer:
+    """What JSON holds comes back as it was; anything else is written as its ``str``."""
+
+    def dumps(self, obj: Any) -> str:
+        return _dumps(obj)
+
+    def loads(self, data: str) -> Any:
+        return orjson.loads(data)
+
+
+class RequestMetaSerializer:
+    """A :class:`RequestMeta` comes back as an equal one."""
+
+    def dumps(self, obj: Any) -> str:
+        if not isinstance(obj, RequestMeta):
+            raise ValidationError(
+                f"this queue carries RequestMeta, not {type(obj).__name__}: "
+                "wrap it, or give the queue another serializer"
+            )
+        return _dumps(
+            {
+                "url": str(obj.url),
+                "depth": obj.depth,
+                "referer": obj.referer,
+                "headers": obj.headers,
+                "flags": obj.flags,
+            }
+        )
+
+    def loads(self, data: str) -> RequestMeta:
+        return RequestMeta(**orjson.loads(data))
+
+
+def _dumps(obj: Any) -> str:
+    options = orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(obj, default=str, option=options).decode()
+    except (TypeError, orjson.JSONEncodeError) as error:
+        raise ValidationError(f"{type(obj).__name__} cannot be written as JSON: {error}") from None

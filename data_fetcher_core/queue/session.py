@@ -1,0 +1,60 @@
+"""A queue in use: one client with its heart and its waiting rooms."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from weakref import WeakSet
+
+from data_fetcher_core.queue.client import Client, Selection
+from data_fetcher_core.queue.lease import Lease
+from data_fetcher_core.queue.stream import LeaseStream
+from data_fetcher_core.queue.sweeping import Heart
+from data_fetcher_core.queue.waiting import WaitingRooms
+
+
+class Session:
+    """What a queue has while it is open in one event loop of one process."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.rooms = WaitingRooms(client)
+        self.streams: WeakSet[LeaseStream] = WeakSet()
+        self._heart = Heart(client, self._is_alive, self._drop_idle)
+        self._greeted = False
+
+    def is_ours(self) -> bool:
+        """Whether this process and loop made it; a fork or a new loop needs one of its own."""
+        return self.client.pid == os.getpid() and self.client.loop is asyncio.get_running_loop()
+
+    async def lease(self, want: int, wait: float, selection: Selection) -> list[Lease]:
+        if not self._greeted:
+            # What a killed process of this host held is taken up at once, not a lease_ttl later.
+            await self._heart.beat()
+            self._greeted = True
+        self._heart.start()
+        return await self.rooms.lease(want, wait, selection)
+
+    async def sweep(self) -> None:
+        await self._heart.beat()
+
+    async def prove_held(self) -> None:
+        """After a silence of ``lease_ttl`` ask the store what is ours before handing it on."""
+        client = self.client
+        if client.clock.monotonic() - client.heard_at >= client.options.lease_ttl:
+            await self._heart.reconcile()
+
+    def _is_alive(self) -> bool:
+        return bool(self.client.held) or self.rooms.anybody
+
+    def _drop_idle(self) -> None:
+        """A stream that nobody reads keeps nothing from the others."""
+        idle_since = self.client.clock.monotonic() - self.client.options.lease_ttl
+        for stream in list(self.streams):
+            if stream.asked_at < idle_since:
+                stream.drop_all()
+
+    async def close(self) -> None:
+        self.rooms.closed = True
+        self.rooms.wake_all()
+        await self.client.close()

@@ -1,0 +1,168 @@
+"""From what a holder of a lease says to what the store carries out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from data_fetcher_core.core import Enqueued, Failure, Priority
+from data_fetcher_core.errors import LeaseLost, StoreFull, ValidationError
+from data_fetcher_core.events import Buried, LeasesLost, Retried, Subscriber
+from data_fetcher_core.queue.engine import (
+    MOST_CHILDREN,
+    Addition,
+    Admission,
+    Admitted,
+    Move,
+    NewRequest,
+    Outcome,
+    Settled,
+    Settlement,
+)
+from data_fetcher_core.queue.entries import (
+    Defaults,
+    EntryReader,
+    check_duration,
+    read_checkpoint,
+)
+from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.options import QueueOptions, microseconds
+from data_fetcher_core.queue.records import Record, pack_failures, unpack_failures
+from data_fetcher_core.retry import Decision, bounded
+
+_LONGEST_DETAIL = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settler:
+    """Settles leases of one client; ``submit`` sends a settlement with the next batch."""
+
+    namespace: str
+    options: QueueOptions
+    max_attempts: int
+    reader: EntryReader
+    submit: Callable[[Settlement], Awaitable[Settled]]
+    forget: Callable[[Lease], None]
+    tell: Subscriber
+
+    def decide(self, lease: Lease, error: BaseException | None) -> Decision:
+        return bounded(self.options.retry, lease.attempts + 1, self.max_attempts, error)
+
+    async def complete(
+        self,
+        lease: Lease,
+        enqueue: Iterable[Any],
+        checkpoint: Mapping[str, Any] | None,
+        result: Any,
+    ) -> Enqueued:
+        children = read_children(self.reader, enqueue)
+        addition = Addition(children, read_checkpoint(checkpoint))
+        packed = None if result is None else _result(result)
+        settled = await self._settle(
+            lease, Settlement(lease.token, Move.COMPLETE, addition=addition, result=packed)
+        )
+        return enqueued(settled.admitted)
+
+    async def release(
+        self,
+        lease: Lease,
+        delay: float,
+        error: BaseException | str | None,
+        priority: Priority | int | str | None,
+    ) -> None:
+        attempts, waits = lease.attempts + 1, check_duration(delay, "delay")
+        if attempts >= self.max_attempts:
+            await self.bury(lease, f"failed {attempts} times", error)
+            return
+        level = self.reader.priority(priority, lease.priority)
+        head = _failed(lease.record, error, priority=level).head()
+        await self._settle(
+            lease, Settlement(lease.token, Move.RELEASE, head, delay=microseconds(waits))
+        )
+        self.tell(Retried(self.namespace, lease.id, attempts, waits, _told(error)))
+
+    async def bury(self, lease: Lease, detail: str, error: BaseException | str | None) -> None:
+        head = _failed(lease.record, error or detail).head()
+        text = (detail or _told(error))[:_LONGEST_DETAIL]
+        await self._settle(
+            lease,
+            Settlement(lease.token, Move.BURY, head, detail=text.encode(errors="replace")),
+        )
+        self.tell(Buried(self.namespace, lease.id, "failed", text))
+
+    async def give_back(self, lease: Lease) -> None:
+        await self._settle(lease, Settlement(lease.token, Move.GIVE_BACK))
+
+    async def _settle(self, lease: Lease, settlement: Settlement) -> Settled:
+        if lease.state is not LeaseState.HELD:
+            raise LeaseLost(f"request {lease.id!r} was {lease.state.value} before")
+        settled = await self.submit(settlement)
+        if settled.outcome is Outcome.FULL:
+            raise StoreFull(
+                f"the store has no room for what {lease.id!r} produced; it is still leased: "
+                "complete it without new requests, or again once there is room"
+            )
+        self.forget(lease)
+        if settled.outcome is Outcome.LOST:
+            lease.state = LeaseState.LOST
+            if settlement.move is not Move.GIVE_BACK:
+                self.tell(LeasesLost(self.namespace, (lease.id,)))
+            raise LeaseLost(
+                f"request {lease.id!r} is no longer leased by this process: it was silent for "
+                "too long, or settled twice. Nothing was changed"
+            )
+        lease.state = LeaseState.SETTLED
+        return settled
+
+
+def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]:
+    """What a page produced, to enter in one step with its completion."""
+    children = [reader.read(item, Defaults()) for item in items]
+    if len(children) > MOST_CHILDREN:
+        raise ValidationError(
+            f"{len(children)} requests in one step; {MOST_CHILDREN} is the most. Enqueue a part "
+            "of them before, with keys: then doing so again after a crash adds nothing twice"
+        )
+    return children
+
+
+def enqueued(admitted: Iterable[Admitted]) -> Enqueued:
+    outcomes = list(admitted)
+    new = sum(one.admission is Admission.NEW for one in outcomes)
+    return Enqueued(new, tuple(one.id.decode() for one in outcomes))
+
+
+def _failed(
+    record: Record, error: BaseException | str | None, priority: int | None = None
+) -> Record:
+    """The record after one more delivery that failed."""
+    kind = type(error).__name__ if isinstance(error, BaseException) else "released"
+    failure = Failure(kind, _told(error), time.time())
+    history = _appended(record.history, failure)
+    return replace(
+        record,
+        attempts=record.attempts + 1,
+        history=history,
+        priority=record.priority if priority is None else priority,
+    )
+
+
+def _appended(history: bytes, failure: Failure) -> bytes:
+    return pack_failures((*unpack_failures(history), failure))
+
+
+def _told(error: BaseException | str | None) -> str:
+    if error is None:
+        return ""
+    return error if isinstance(error, str) else str(error) or type(error).__name__
+
+
+def _result(result: Any) -> bytes:
+    try:
+        return orjson.dumps(result)
+    except TypeError as error:
+        raise ValidationError(f"a result holds what JSON holds: {error}") from None

@@ -1,0 +1,138 @@
+"""Leases one after another: ``async for lease in queue.leases()``."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.queue.client import Client, Selection
+from data_fetcher_core.queue.lease import Lease, LeaseState
+
+if TYPE_CHECKING:
+    from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
+
+Until = Literal["closed", "drained"]
+# How often a stream that ends with the queue looks whether others have finished theirs.
+_LOOK_EVERY = 2.0
+
+
+class LeaseStream:
+    """An iterator, not a generator: breaking out of the loop drops it, and with it its buffer.
+
+    What it had prefetched is then held by nobody, and the next heartbeat gives it back;
+    ``aclose()``, or using the stream as a context manager, does so at once.
+    """
+
+    def __init__(
+        self, queue: KVStoreQueue, prefetch: int, until: Until, selection: Selection
+    ) -> None:
+        if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
+            raise ValidationError(f"prefetch must be a whole number from 1 up, not {prefetch!r}")
+        if until not in {"closed", "drained"}:
+            raise ValidationError(f"until must be 'closed' or 'drained', not {until!r}")
+        self._queue = queue
+        self._prefetch = prefetch
+        self._until = until
+        self._selection = selection
+        self._buffer: deque[Lease] = deque()
+        self._client: Client | None = None
+        self._started: dict[str, float] = {}
+        self.asked_at = -math.inf
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Lease:
+        while True:
+            lease = await self._next_buffered()
+            if lease is not None:
+                return lease
+            if not await self._fill():
+                raise StopAsyncIteration
+
+    async def _next_buffered(self) -> Lease | None:
+        client = await self._queue.ready_client(self)
+        self.asked_at = client.clock.monotonic()
+        if self._client is not client:
+            self._buffer.clear()
+            self._client = client
+        await self._queue.prove_held(client)
+        while self._buffer:
+            lease = await self._first_due(client)
+            self._buffer.remove(lease)
+            if lease.state is LeaseState.HELD:
+                self._note_start(lease, client.clock.monotonic())
+                return lease
+        return None
+
+    async def _first_due(self, client: Client) -> Lease:
+        """A lane with an interval is started no sooner than that after its last start here."""
+        now = client.clock.monotonic()
+        pauses = {lease: self._due(lease) - now for lease in self._buffer}
+        first = min(pauses, key=lambda lease: max(pauses[lease], 0.0))
+        if pauses[first] > 0:
+            await client.clock.sleep(pauses[first])
+        return first
+
+    def _note_start(self, lease: Lease, now: float) -> None:
+        if lease.interval:
+            self._started[lease.lane] = now
+
+    def _due(self, lease: Lease) -> float:
+        started = self._started.get(lease.lane) if lease.interval else None
+        return -math.inf if started is None else started + lease.interval
+
+    async def _fill(self) -> bool:
+        """Take more leases; whether the stream goes on."""
+        drains = self._until == "drained"
+        wait = _LOOK_EVERY if drains else math.inf
+        taken = await self._queue.lease_selected(self._prefetch, wait, self._selection)
+        self._buffer.extend(self._one_of_each_paced_lane(taken))
+        if taken:
+            return True
+        if self._queue.is_shut:
+            return False
+        return not drains or not await self._queue.is_drained()
+
+    def _one_of_each_paced_lane(self, taken: list[Lease]) -> list[Lease]:
+        """Prefetched requests of a paced lane would only wait here, out of everybody's reach."""
+        kept: list[Lease] = []
+        spare: list[Lease] = []
+        paced: set[str] = set()
+        for lease in taken:
+            (spare if lease.lane in paced else kept).append(lease)
+            if lease.interval:
+                paced.add(lease.lane)
+        if self._client is not None:
+            self._client.return_leases(spare)
+        return kept
+
+    def drop_lane(self, lane: str) -> None:
+        """Give back what was prefetched of a lane that is shut now."""
+        self._drop([lease for lease in self._buffer if lease.lane == lane])
+
+    def drop_all(self) -> None:
+        self._drop(list(self._buffer))
+
+    def _drop(self, leases: list[Lease]) -> None:
+        for lease in leases:
+            self._buffer.remove(lease)
+        if self._client is not None:
+            self._client.return_leases(leases)
+
+    async def aclose(self) -> None:
+        self.drop_all()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,133 @@
+"""The heartbeat of a consumer, and what it does for the others: take up what the dead held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from data_fetcher_core.errors import StoreError
+from data_fetcher_core.events import (
+    ConsumerReaped,
+    HeartbeatMissed,
+    LeasesLost,
+    LeasesReturned,
+)
+from data_fetcher_core.queue.client import Client
+from data_fetcher_core.queue.consumers import Watchlist, is_surely_dead
+from data_fetcher_core.queue.engine import Beat, Move, Settlement
+from data_fetcher_core.queue.insisting import insist
+from data_fetcher_core.queue.lease import LeaseState
+from data_fetcher_core.queue.options import microseconds
+
+_BEATS_PER_TTL = 6
+_LONGEST_INTERVAL = 3.0
+
+
+class Heart:
+    """Beats while this client holds leases or waits for some."""
+
+    def __init__(
+        self, client: Client, is_needed: Callable[[], bool], tidy: Callable[[], None]
+    ) -> None:
+        self._client = client
+        self._is_needed = is_needed
+        self._tidy = tidy
+        self._watchlist = Watchlist()
+        self._beating = False
+        self._mismatched = False
+        ttl = client.options.lease_ttl
+        self.interval = min(ttl / _BEATS_PER_TTL, _LONGEST_INTERVAL)
+
+    def start(self) -> None:
+        if not self._beating:
+            self._beating = True
+            self._client.tasks.start(self._run(), "heartbeat")
+
+    async def _run(self) -> None:
+        try:
+            while self._is_needed():
+                await self._client.clock.sleep(self.interval)
+                self._tidy()
+                await self._survive_beat()
+        finally:
+            self._beating = False
+
+    async def _survive_beat(self) -> None:
+        try:
+            await self.beat()
+        except StoreError as error:
+            self._client.tell(HeartbeatMissed(self._client.namespace, str(error)))
+
+    async def beat(self) -> None:
+        """Say that we live; take up what the dead held; drop what nobody here holds."""
+        client = self._client
+        beat = await self._ask_beat()
+        client.heard_at = client.clock.monotonic()
+        await self.take_up(self._dead(beat.consumers), beat.consumers)
+        await self._compare(beat)
+        await self._purge_old()
+
+    async def _ask_beat(self) -> Beat:
+        client = self._client
+        return await insist(lambda: client.engine.beat(client.name), client.options.op_timeout)
+
+    def _dead(self, beats: Mapping[bytes, int]) -> list[bytes]:
+        client = self._client
+        now, ttl = client.clock.monotonic(), client.options.lease_ttl
+        silent = self._watchlist.silent(beats, now, ttl)
+        dead = [name for name in beats if name in silent or is_surely_dead(name, client.place)]
+        return [name for name in dead if name != client.name]
+
+    async def take_up(self, dead: list[bytes], beats: Mapping[bytes, int]) -> None:
+        client = self._client
+        for name in dead:
+            taken, more = 0, True
+            while more:
+                taken_now, more = await insist(
+                    lambda name=name: client.engine.reap(name, beats[name]),  # type: ignore[misc]
+                    client.options.op_timeout,
+                )
+                taken += taken_now
+            if taken:
+                client.tell(ConsumerReaped(client.namespace, name.decode(), taken))
+
+    async def _compare(self, beat: Beat) -> None:
+        """Where the store's count differs from ours twice in a row, find out which and mend it."""
+        client = self._client
+        differs = not client.is_leasing and beat.held != len(client.held)
+        if differs and self._mismatched:
+            await self.reconcile()
+        self._mismatched = differs
+
+    async def reconcile(self) -> None:
+        """Give back what the store thinks we hold and nobody here does; own up to what is lost."""
+        client = self._client
+        before = set(client.held)
+        stored = set(
+            await insist(lambda: client.engine.held(client.name), client.options.op_timeout)
+        )
+        if client.is_leasing:
+            return
+        here = set(client.held)
+        await self._return(stored - here - before)
+        self._lose((here & before) - stored)
+
+    async def _return(self, tokens: set[bytes]) -> None:
+        client = self._client
+        if tokens:
+            settlements = [Settlement(token, Move.GIVE_BACK) for token in sorted(tokens)]
+            await client.ask("settle", lambda op: client.engine.settle(op, settlements))
+            client.tell(LeasesReturned(client.namespace, len(tokens)))
+
+    def _lose(self, tokens: set[bytes]) -> None:
+        client = self._client
+        lost = [lease for token in tokens if (lease := client.held.pop(token, None)) is not None]
+        for lease in lost:
+            lease.state = LeaseState.LOST
+        if lost:
+            client.tell(LeasesLost(client.namespace, tuple(lease.id for lease in lost)))
+
+    async def _purge_old(self) -> None:
+        client, retention = self._client, self._client.options.dead_retention
+        if retention:
+            older_than = microseconds(retention)
+            await client.ask("purge", lambda op: client.engine.purge(op, older_than))

@@ -1,0 +1,168 @@
+"""Waiting for work without asking for it: one waiter for all callers who wait alike."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from data_fetcher_core.queue.client import Client, Selection
+from data_fetcher_core.queue.lease import Lease
+
+# A marker may be lost with a connection; nobody waits longer than this without asking again.
+_LONGEST_WAIT = 10.0
+# While a request waits that must be leased alone, ask again when our own leases are settled.
+_SUSPECT_WAIT = 1.0
+
+
+@dataclass(eq=False)
+class _Waiter:
+    want: int
+    got: asyncio.Future[list[Lease]]
+
+
+@dataclass
+class _Room:
+    """Those who wait for the same lanes."""
+
+    waiters: list[_Waiter] = field(default_factory=list)
+    poked: asyncio.Event = field(default_factory=asyncio.Event)
+    occupied: bool = False
+    until: float = math.inf
+
+
+class WaitingRooms:
+    """Lease with patience."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._rooms: dict[Selection, _Room] = {}
+        self.closed = False
+
+    @property
+    def anybody(self) -> bool:
+        return any(room.waiters for room in self._rooms.values())
+
+    def wake_all(self) -> None:
+        """Let everybody look again, for instance because the queue is shut down."""
+        for room in self._rooms.values():
+            room.poked.set()
+
+    async def lease(self, want: int, wait: float, selection: Selection) -> list[Lease]:
+        """Up to ``want`` leases; an empty list only after ``wait`` seconds or shutdown."""
+        deadline = self._client.clock.monotonic() + wait
+        while True:
+            mark = self._client.engine.watch()
+            served = await self._client.lease(want, selection)
+            left = deadline - self._client.clock.monotonic()
+            if served.leases or left <= 0 or self.closed:
+                return served.leases
+            pause = _pause(served.wait, suspect=served.suspect)
+            if pause > 0 and mark == self._client.engine.watch():
+                return await self._wait(want, left, selection, pause)
+
+    async def _wait(
+        self, want: int, left: float, selection: Selection, pause: float
+    ) -> list[Lease]:
+        room = self._rooms.setdefault(selection, _Room())
+        async with self._seat(room, want) as waiter:
+            self._attend(room, selection, pause)
+            await self._until_served(waiter, left)
+            return waiter.got.result() if waiter.got.done() else []
+
+    @asynccontextmanager
+    async def _seat(self, room: _Room, want: int) -> AsyncIterator[_Waiter]:
+        waiter = _Waiter(want, asyncio.get_running_loop().create_future())
+        room.waiters.append(waiter)
+        try:
+            yield waiter
+        except BaseException:
+            if waiter.got.done() and not waiter.got.cancelled():
+                self._client.return_leases(waiter.got.result())
+            raise
+        finally:
+            if waiter in room.waiters:
+                room.waiters.remove(waiter)
+
+    async def _until_served(self, waiter: _Waiter, left: float) -> None:
+        if left == math.inf:
+            await asyncio.wait([waiter.got])
+            return
+        async with anyio.create_task_group() as racing:
+            racing.start_soon(self._alarm, left, racing.cancel_scope)
+            await asyncio.wait([waiter.got])
+            racing.cancel_scope.cancel()
+
+    async def _alarm(self, left: float, scope: anyio.CancelScope) -> None:
+        await self._client.clock.sleep(left)
+        scope.cancel()
+
+    def _attend(self, room: _Room, selection: Selection, pause: float) -> None:
+        until = self._client.clock.monotonic() + pause
+        if not room.occupied:
+            room.occupied, room.until = True, until
+            self._client.tasks.start(self._keep(room, selection), "wait for work")
+        elif until < room.until:
+            room.until = until
+            room.poked.set()
+
+    async def _keep(self, room: _Room, selection: Selection) -> None:
+        """Wait for all who sit here, lease for all of them at once, share out, again."""
+        try:
+            while room.waiters:
+                mark = self._client.engine.watch()
+                await self._sleep(room, selection, mark)
+                await self._serve(room, selection)
+        except Exception as error:  # noqa: BLE001 - it is theirs: raised to each who waits here
+            for waiter in room.waiters:
+                if not waiter.got.done():
+                    waiter.got.set_exception(error)
+        finally:
+            room.occupied = False
+            _dismiss(room)
+
+    async def _sleep(self, room: _Room, selection: Selection, mark: int) -> None:
+        room.poked.clear()
+        left = min(room.until - self._client.clock.monotonic(), _LONGEST_WAIT)
+        if left <= 0 or self.closed:
+            return
+        async with anyio.create_task_group() as racing:
+            racing.start_soon(self._sleep_until_poked, room, racing.cancel_scope)
+            lanes = None if selection.lanes is None else selection.lanes + selection.steal
+            await self._client.engine.wait_for_work(mark, left, lanes)
+            racing.cancel_scope.cancel()
+
+    async def _sleep_until_poked(self, room: _Room, scope: anyio.CancelScope) -> None:
+        await room.poked.wait()
+        scope.cancel()
+
+    async def _serve(self, room: _Room, selection: Selection) -> None:
+        # With nobody left the lease of nothing still passes the wake-up on to other processes.
+        want = sum(waiter.want for waiter in room.waiters)
+        served = await self._client.lease(want, selection)
+        room.until = self._client.clock.monotonic() + _pause(served.wait, suspect=served.suspect)
+        leases = served.leases
+        for waiter in list(room.waiters):
+            mine, leases = leases[: waiter.want], leases[waiter.want :]
+            if mine or self.closed:
+                waiter.got.set_result(mine)
+                room.waiters.remove(waiter)
+        self._client.return_leases(leases)
+
+
+def _dismiss(room: _Room) -> None:
+    """Nobody keeps the room any more: who still sits there goes without."""
+    for waiter in room.waiters:
+        if not waiter.got.done():
+            waiter.got.set_result([])
+    room.waiters.clear()
+
+
+def _pause(wait: int | None, *, suspect: bool) -> float:
+    """How long until it is worth asking again, in seconds."""
+    longest = _SUSPECT_WAIT if suspect else _LONGEST_WAIT
+    return longest if wait is None else min(wait / 1e6, longest)

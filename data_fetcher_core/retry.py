@@ -1,0 +1,107 @@
+"""What to do about a failure: pure policies that answer with a decision."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from data_fetcher_core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryIn:
+    """Try again after ``delay`` seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Do not try again."""
+
+    detail: str
+
+
+Decision = RetryIn | Bury
+
+
+class RetryPolicy(Protocol):
+    """Decides after a failed delivery."""
+
+    def decide(self, attempts: int, error: BaseException | None) -> Decision:
+        """``attempts`` counts the failed deliveries, this one included: 1 after the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelays:
+    """A delay for each attempt; the last one stands for all that follow."""
+
+    delays: tuple[float, ...] = (1.0, 5.0, 30.0)
+
+    def __post_init__(self) -> None:
+        if not self.delays or any(not 0 <= delay < float("inf") for delay in self.delays):
+            raise ConfigurationError(
+                f"delays must be one or more numbers of seconds from 0 up, not {self.delays!r}"
+            )
+
+    def decide(self, attempts: int, error: BaseException | None) -> Decision:
+        return RetryIn(self.delays[min(attempts, len(self.delays)) - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """``first`` seconds, then ``factor`` times as long each time, at most ``most``.
+
+    ``jitter`` is the share of the delay that is left to chance: 0 for none, 1 for all of it.
+    """
+
+    first: float = 1.0
+    factor: float = 2.0
+    most: float = 300.0
+    jitter: float = 0.5
+    chance: Callable[[], float] = field(default=random.random, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.first <= self.most < float("inf") and self.factor >= 1):
+            raise ConfigurationError(f"needs 0 <= first <= most and factor >= 1: {self!r}")
+        if not 0 <= self.jitter <= 1:
+            raise ConfigurationError(f"jitter must be from 0 to 1, not {self.jitter!r}")
+
+    def decide(self, attempts: int, error: BaseException | None) -> Decision:
+        # Past a few dozen doublings a float overflows; `most` was reached long before.
+        full = min(self.most, self.first * self.factor ** min(attempts - 1, 60))
+        return RetryIn(full * (1 - self.jitter * self.chance()))
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """No second try."""
+
+    detail: str = "not to be tried again"
+
+    def decide(self, attempts: int, error: BaseException | None) -> Decision:
+        return Bury(self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class ByException:
+    """A policy for each type of exception, the nearest base class first."""
+
+    policies: Mapping[type[BaseException], RetryPolicy]
+    otherwise: RetryPolicy = field(default_factory=FixedDelays)
+
+    def decide(self, attempts: int, error: BaseException | None) -> Decision:
+        bases = type(error).__mro__ if error is not None else ()
+        chosen = next((self.policies[base] for base in bases if base in self.policies), None)
+        return (chosen or self.otherwise).decide(attempts, error)
+
+
+def bounded(
+    policy: RetryPolicy, attempts: int, max_attempts: int, error: BaseException | None
+) -> Decision:
+    """The policy's decision, unless the attempts are used up."""
+    if attempts >= max_attempts:
+        return Bury(f"failed {attempts} times, and {max_attempts} is the most")
+    return policy.decide(attempts, error)
