@@ -193,6 +193,7 @@ class Step:
     def promote(self) -> bool:
         """Open the gates that have passed, make ready what is due; whether there may be more."""
         gates = self._open_gates()
+        self.place_touched()
         due = self._make_due_ready()
         self.place_touched()
         return STEP in {gates, due}

@@ -35,6 +35,10 @@ class Faults:
         """Let the ``call``-th call of ``verb`` from now on go wrong."""
         self._planned[verb, self.calls[verb] + call] = fault
 
+    def heal(self) -> None:
+        """Forget what was planned."""
+        self._planned.clear()
+
     async def around(self, verb: str, act: Callable[[], Awaitable[T]]) -> T:
         self.calls[verb] += 1
         fault = self._planned.pop((verb, self.calls[verb]), None)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from data_fetcher_core.testing.texts import AWKWARD_TEXTS
+
 LANES = ("", "a", "b", "c")
 KEYS = ("k1", "k2", "k3", "k4", "k5")
 
@@ -38,31 +40,6 @@ drafts = st.builds(
 )
 batches = st.lists(drafts, min_size=1, max_size=5)
 
-# Text that has broken somebody's keys before.
-AWKWARD_TEXTS = (
-    ":",
-    "{}",
-    "{",
-    "}",
-    "{a}",
-    "*",
-    "?",
-    "[a-z]",
-    "\n",
-    "\x00",
-    "../",
-    "%7B",
-    "a|b",
-    " ",
-    "\u202e",
-    "\u200b",
-    "\u00e9",
-    "e\u0301",
-    "\U0001f409",
-    "q",
-    "fetch:",
-    "a" * 200,
-)
 awkward_texts = st.one_of(
     st.sampled_from(AWKWARD_TEXTS),
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),

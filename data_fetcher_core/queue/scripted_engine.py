@@ -1,0 +1,191 @@
+"""The queue's verbs over Redis: one Lua script each, one round trip per batch.
+
+The scripts in ``lua/`` do the work; here their arguments are gathered and their replies read.
+Nothing is sent twice by itself: who got no answer sends the same operation again, and the script
+answers what it answered the first time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from data_fetcher_core.clock import Clock
+from data_fetcher_core.core import QueueStats
+from data_fetcher_core.errors import StoreError, StoreFull
+from data_fetcher_core.kv_store.base import ScriptHost
+from data_fetcher_core.queue import scripted_wire as wire
+from data_fetcher_core.queue.engine import (
+    MOST_CHILDREN,
+    STEP,
+    Addition,
+    Admitted,
+    Beat,
+    Dead,
+    Granted,
+    LaneChange,
+    Op,
+    Outcome,
+    Position,
+    Settled,
+    Settlement,
+    Slice,
+)
+from data_fetcher_core.queue.identity import seen_from_key
+from data_fetcher_core.queue.keys import Keys, op_slot
+from data_fetcher_core.queue.scripts import load_script
+
+# Settlements that bring children may be refused by a full store; those that do not, never.
+_PLAIN, _WITH_CHILDREN = "settle", "settle+"
+_OPERATIONS = (
+    *("add", "lease", _PLAIN, _WITH_CHILDREN),
+    *("change_lanes", "requeue", "purge", "cancel", "clear"),
+)
+_FORGOTTEN = "DFC_FORGOTTEN"
+_LONGEST_BLOCK = 10.0
+_MOST_LISTS = 1_000
+
+
+class _Forgotten(Exception):
+    """The run was forgotten and begun anew by somebody else."""
+
+
+class ScriptedEngine:
+    """A :class:`~.engine.QueueEngine` over a :class:`ScriptHost`."""
+
+    def __init__(self, store: ScriptHost, namespace: str, clock: Clock) -> None:
+        self._store = store
+        self._keys = Keys(store.key_prefix, namespace)
+        self._clock = clock
+        self._secret = os.urandom(16)
+        self._generation = b""
+        self._offered: Mapping[str, str] = {}
+
+
+    # --- the run -------------------------------------------------------------------------------
+
+    async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
+        rest = [part for name, value in offered.items() for part in (name, value, int(name in given))]
+        generation, options = await self._send("open", {"new_generation": _new_name()}, rest)
+        self._generation, self._offered = generation, dict(offered)
+        pairs = zip(options[::2], options[1::2], strict=True)
+        return {name.decode(): value.decode() for name, value in pairs}
+
+    async def forget(self) -> None:
+        while await self._send("forget", {"new_generation": _new_name()}):
+            pass
+        self._generation = b""
+
+    # --- requests ------------------------------------------------------------------------------
+
+    async def add(self, op: Op, additions: Sequence[Addition]) -> list[list[Admitted]]:
+        admitted: list[list[Admitted]] = []
+        parts = wire.in_parts(additions, lambda addition: len(addition.requests), STEP)
+        for number, part in enumerate(parts, start=1):
+            packed = list(wire.pack_additions(part))
+            reply = await self._operate("add", op, rest=packed, part=number)
+            admitted += wire.read_admitted(reply, part)
+        return admitted
+
+    async def lease(
+        self,
+        op: Op,
+        want: int,
+        lanes: Sequence[bytes] | None = None,
+        steal: Sequence[bytes] = (),
+    ) -> Granted:
+        base = blake2b(b"%d/%s" % (op.number, op.client), key=self._secret, digest_size=12).digest()
+        args = {
+            "want": min(max(want, 0), STEP),
+            "token_base": base,
+            "lane_count": -1 if lanes is None else len(lanes),
+        }
+        reply = await self._operate("lease", op, args, [*(lanes or ()), *steal])
+        return wire.read_granted(reply, base)
+
+    async def settle(self, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
+        bring = [index for index, one in enumerate(settlements) if one.addition.requests]
+        plain = [index for index, one in enumerate(settlements) if not one.addition.requests]
+        settled: dict[int, Settled] = {}
+        try:
+            for slot, indexes in ((_PLAIN, plain), (_WITH_CHILDREN, bring)):
+                chosen = [settlements[index] for index in indexes]
+                outcomes = await self._settle(slot, op, chosen)
+                settled |= zip(indexes, outcomes, strict=True)
+        except _ForgottenRun:
+            pass
+        return [settled.get(index, Settled(Outcome.LOST)) for index in range(len(settlements))]
+
+    async def _settle(self, slot: str, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
+        settled: list[Settled] = []
+        parts = wire.in_parts(settlements, lambda one: len(one.addition.requests), MOST_CHILDREN)
+        for number, part in enumerate(parts, start=1):
+            args = {**_slot(op, slot, number), "urgent": int(slot == _PLAIN)}
+            rest = list(wire.pack_settlements(part))
+            try:
+                reply = await self._send("settle", args, rest, op.client)
+            except StoreFull:
+                settled += [Settled(Outcome.FULL)] * len(part)
+            else:
+                settled += wire.read_settled(reply, part)
+        return settled
+
+    # --- consumers -----------------------------------------------------------------------------
+
+    async def beat(self, client: bytes) -> Beat:
+        held, consumers = await self._run("beat", client=client)
+        beats = zip(consumers[::2], consumers[1::2], strict=True)
+        return Beat(held, {consumer: int(number) for consumer, number in beats})
+
+    async def held(self, client: bytes) -> list[bytes]:
+        tokens: list[bytes] = await self._run("held", client=client)
+        return tokens
+
+    async def leave(self, client: bytes) -> Slice:
+        return _slice(await self._run("leave", rest=_slots(client), client=client))
+
+    async def reap(self, client: bytes, beat: int) -> Slice:
+        reply = await self._run("reap", {"beat_seen": beat}, _slots(client), client)
+        return _slice(reply)
+
+    # --- lanes, dead letters, cancelling -------------------------------------------------------
+
+    async def change_lanes(self, op: Op, changes: Sequence[LaneChange]) -> None:
+        for number, part in enumerate(wire.in_parts(changes, _one, STEP), start=1):
+            packed = list(wire.pack_changes(part))
+            await self._operate("change_lanes", op, rest=packed, part=number)
+
+    async def dead(self, after: Position | None, want: int) -> list[Dead]:
+        at, number = Position(-1, 0) if after is None else after
+        args = {"after_at": at, "after_number": number, "want": min(want, STEP)}
+        return wire.read_dead(await self._run("dead", args))
+
+    async def requeue(self, op: Op, positions: Sequence[Position]) -> int:
+        requeued = 0
+        for number, part in enumerate(wire.in_parts(positions, _one, STEP), start=1):
+            packed = [value for position in part for value in position]
+            requeued += await self._operate("requeue", op, rest=packed, part=number)
+        return requeued
+
+    async def purge(self, op: Op, older_than: int) -> Slice:
+        return _slice(await self._operate("purge", op, {"older_than": older_than}))
+
+    async def clear(self, op: Op) -> Slice:
+        done, more, unswept = await self._operate("clear", op)
+        while unswept:
+            unswept = await self._run("sweep_seen")
+        return Slice(done, bool(more))
+
+    async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
+        """Mark, walk what waits, and leave only the marks of what is in flight."""
+        total: int = await self._operate("cancel_mark", op, rest=ids, part=2)
+        if total >= 0:
+            return total
+        keys = [*await self._cancel_ready(op), *await self._cancel_delayed(op)]
+        total, leased_keys = await self._operate("cancel_end", op, rest=ids, part=2)
+        if forget:
+            await self._forget_keys({*keys, *leased_keys} - {b""})
+        return total
+

@@ -1,0 +1,193 @@
+"""What passes between the engine and its scripts, as arguments and replies."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from data_fetcher_core.queue.engine import (
+    STEP,
+    Addition,
+    Admission,
+    Admitted,
+    Dead,
+    Grant,
+    Granted,
+    LaneChange,
+    NewRequest,
+    Outcome,
+    Position,
+    Reason,
+    Settled,
+    Settlement,
+)
+
+T = TypeVar("T")
+
+_NEW = struct.Struct(">QQB")
+_MOVE = struct.Struct(">BBQB")
+_LETTER = struct.Struct(">QBH")
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">I")
+_LONGEST_DETAIL = 0xFFFF
+_MOST = (1 << 52) - 1
+
+
+def seen_hash(seen: bytes) -> bytes:
+    """What the store remembers of a seen key."""
+    return blake2b(seen, digest_size=16).digest()
+
+
+def token_at(base: bytes, index: int) -> bytes:
+    """The token of the how-many-th lease of a batch."""
+    return base + _U32.pack(index)
+
+
+def in_parts(items: Sequence[T], weigh: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """The items in order, in parts that weigh no more than ``most`` and hold no more than a step.
+
+    An item that is too heavy by itself is a part of its own.
+    """
+    part: list[T] = []
+    weight = 0
+    for item in items:
+        heavier = weight + weigh(item)
+        if part and (heavier > most or len(part) == STEP):
+            yield part
+            part, heavier = [], weigh(item)
+        part.append(item)
+        weight = heavier
+    if part:
+        yield part
+
+
+def _duration(microseconds: int) -> int:
+    return min(max(microseconds, 0), _MOST)
+
+
+def _pack_request(request: NewRequest) -> bytes:
+    seen = seen_hash(request.seen) if request.seen else b""
+    start = _NEW.pack(_duration(request.delay), _duration(request.expires_in), len(seen))
+    return b"".join((start, seen, _sized(request.told_id, _U16), request.record))
+
+
+def _sized(text: bytes, size: struct.Struct) -> bytes:
+    packed: bytes = size.pack(len(text))
+    return packed + text
+
+
+def _contents(addition: Addition) -> Iterator[bytes]:
+    for name, value in addition.checkpoint.items():
+        yield name
+        yield value
+    yield from map(_pack_request, addition.requests)
+
+
+def pack_additions(additions: Iterable[Addition]) -> Iterator[Any]:
+    for addition in additions:
+        yield int(addition.whole)
+        yield len(addition.checkpoint)
+        yield len(addition.requests)
+        yield from _contents(addition)
+
+
+def pack_settlements(settlements: Iterable[Settlement]) -> Iterator[Any]:
+    for settlement in settlements:
+        yield _pack_move(settlement)
+        yield from _contents(settlement.addition)
+
+
+def _pack_move(settlement: Settlement) -> bytes:
+    token, result = settlement.token, settlement.result
+    delay = _duration(settlement.delay)
+    return b"".join(
+        (
+            _MOVE.pack(settlement.move, settlement.reason, delay, len(token)),
+            token,
+            _sized(settlement.head, _U32),
+            _sized(settlement.detail[:_LONGEST_DETAIL], _U16),
+            b"\0" if result is None else b"\1",
+            _sized(result or b"", _U32),
+            _U32.pack(len(settlement.addition.checkpoint)),
+            _U32.pack(len(settlement.addition.requests)),
+        )
+    )
+
+
+def pack_changes(changes: Iterable[LaneChange]) -> Iterator[Any]:
+    for change in changes:
+        shut = None if change.shut is None else _duration(change.shut)
+        yield change.lane
+        yield _or_empty(shut)
+        yield int(change.reopen)
+        yield from map(_or_empty, (change.interval, change.burst, change.limit))
+
+
+def _or_empty(value: int | None) -> int | bytes:
+    return b"" if value is None else value
+
+
+def read_admitted(reply: Sequence[Any], additions: Iterable[Addition]) -> list[list[Admitted]]:
+    admissions, ids = reply
+    reading = _admissions(admissions, ids)
+    return [_of_requests(reading, addition.requests) for addition in additions]
+
+
+def read_settled(reply: Sequence[Any], settlements: Sequence[Settlement]) -> list[Settled]:
+    outcomes, admissions, ids = reply
+    reading = _admissions(admissions, ids)
+    return [
+        Settled(Outcome.LOST)
+        if outcome == Outcome.LOST
+        else Settled(Outcome(outcome), _of_requests(reading, settlement.addition.requests))
+        for outcome, settlement in zip(outcomes, settlements, strict=True)
+    ]
+
+
+def _admissions(admissions: bytes, ids: Iterable[bytes]) -> Iterator[tuple[Admission, bytes]]:
+    """Each with the id that a duplicate is known under, empty where its own is meant."""
+    known = iter(ids)
+    for number in admissions:
+        admission = Admission(number)
+        yield admission, next(known) if admission is Admission.DUPLICATE else b""
+
+
+def _of_requests(
+    reading: Iterator[tuple[Admission, bytes]], requests: Sequence[NewRequest]
+) -> list[Admitted]:
+    found = ((request, *next(reading)) for request in requests)
+    return [Admitted(admission, told or request.id) for request, admission, told in found]
+
+
+def read_granted(reply: Sequence[Any], token_base: bytes) -> Granted:
+    wait, suspect, paced, *leases = reply
+    intervals: dict[bytes, int] = dict(zip(paced[::2], paced[1::2], strict=True))
+    grants = [
+        _read_grant(token_at(token_base, index), value, intervals)
+        for index, value in enumerate(leases)
+        if value is not None
+    ]
+    return Granted(grants, None if wait < 0 else wait, bool(suspect))
+
+
+def _read_grant(token: bytes, value: bytes, intervals: Mapping[bytes, int]) -> Grant:
+    end = 2 + int.from_bytes(value[:2])
+    lane = value[2:end]
+    return Grant(token, lane, value[end:], intervals.get(lane, 0))
+
+
+def read_dead(reply: Sequence[bytes]) -> list[Dead]:
+    return [_read_letter(int(at), raw) for at, raw in zip(reply[::2], reply[1::2], strict=True)]
+
+
+def _read_letter(at: int, raw: bytes) -> Dead:
+    number, reason, detail_size = _LETTER.unpack_from(raw)
+    end = _LETTER.size + detail_size
+    return Dead(Position(at, number), Reason(reason), raw[_LETTER.size : end], raw[end:])
+
+
+def read_pairs(reply: Sequence[Any]) -> dict[str, int]:
+    """Names and counts in turn."""
+    return {name.decode(): int(n) for name, n in zip(reply[::2], reply[1::2], strict=True)}
