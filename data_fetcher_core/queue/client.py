@@ -66,6 +66,7 @@ class Served(NamedTuple):
     leases: list[Lease]
     wait: int | None
     suspect: bool
+    drained: bool
 
 
 class Client:
@@ -168,8 +169,7 @@ class Client:
         """Each caller gets what it would have got had they asked one after another."""
         leases = iter([lease for lease in map(self._hold, granted.grants) if lease is not None])
         return [
-            Served(list(itertools.islice(leases, d.want)), granted.wait, granted.suspect)
-            for d in demands
+            Served(list(itertools.islice(leases, demand.want)), *granted[1:]) for demand in demands
         ]
 
     # --- the register of leases --------------------------------------------------------------

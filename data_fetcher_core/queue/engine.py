@@ -125,12 +125,14 @@ class Granted(NamedTuple):
     """What a lease step gave.
 
     ``wait`` is how long until something else may become leasable, ``None`` for until somebody
-    adds it. ``suspect`` tells that a request was passed over that must be leased alone.
+    adds it. ``suspect`` tells that a request was passed over that must be leased alone,
+    ``drained`` that nothing waits and nothing is in flight anywhere.
     """
 
     grants: Sequence[Grant]
     wait: int | None
-    suspect: bool
+    suspect: bool = False
+    drained: bool = False
 
 
 class Beat(NamedTuple):

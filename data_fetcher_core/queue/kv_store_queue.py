@@ -117,9 +117,12 @@ class KVStoreQueue:
         selection = _selection(lanes, steal)
         return [] if wanted == 0 else await self.lease_selected(wanted, patience, selection)
 
-    async def lease_selected(self, want: int, wait: float, selection: Selection) -> list[Lease]:
+    async def lease_selected(
+        self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
+    ) -> list[Lease]:
         session = await self._open()
-        return await session.lease(want, 0.0 if self.is_shut else wait, selection)
+        patience = 0.0 if self.is_shut else wait
+        return await session.lease(want, patience, selection, until_drained=until_drained)
 
     def leases(
         self,
@@ -167,11 +170,6 @@ class KVStoreQueue:
             return []
         raw = await self._ask(lambda: self._engine.peek(wanted))
         return [item for item in map(self._readable, raw) if item is not _UNREADABLE]
-
-    async def is_drained(self) -> bool:
-        """Whether nothing waits and nothing is in flight anywhere."""
-        stats = await self.stats()
-        return stats.size + stats.leased == 0
 
     async def checkpoint(self, name: str) -> Any:
         """A saved checkpoint, ``None`` if there is none."""

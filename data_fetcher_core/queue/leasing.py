@@ -172,14 +172,18 @@ class _Taking:
         self.step.made_room = True
 
     def granted(self, more: bool) -> Granted:
+        state = self.step.state
+        drained = state.ready + state.delayed + state.leased == 0
+        return Granted(self.grants, self._wait(more), self.suspect, drained)
+
+    def _wait(self, more: bool) -> int | None:
         if len(self.grants) == self.want or self.alone:
-            return Granted(self.grants, None, self.suspect)
+            return None
         if more or self.removed >= STEP:
-            return Granted(self.grants, 0, self.suspect)
+            return 0
         self.step.flush()
         instant = self.step.next_instant()
-        wait = None if instant is None else max(instant - self.step.now, 0)
-        return Granted(self.grants, wait, self.suspect)
+        return None if instant is None else max(instant - self.step.now, 0)
 
 
 class _List:

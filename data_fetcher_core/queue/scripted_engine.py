@@ -8,7 +8,7 @@ answers what it answered the first time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -46,9 +46,10 @@ _OPERATIONS = (
 _FORGOTTEN = "DFC_FORGOTTEN"
 _LONGEST_BLOCK = 10.0
 _MOST_LISTS = 1_000
+_NONE: Mapping[str, Any] = {}
 
 
-class _Forgotten(Exception):
+class _ForgottenRun(Exception):
     """The run was forgotten and begun anew by somebody else."""
 
 
@@ -63,11 +64,12 @@ class ScriptedEngine:
         self._generation = b""
         self._offered: Mapping[str, str] = {}
 
-
     # --- the run -------------------------------------------------------------------------------
 
     async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
-        rest = [part for name, value in offered.items() for part in (name, value, int(name in given))]
+        rest: list[str | int] = []
+        for name, value in offered.items():
+            rest += [name, value, int(name in given)]
         generation, options = await self._send("open", {"new_generation": _new_name()}, rest)
         self._generation, self._offered = generation, dict(offered)
         pairs = zip(options[::2], options[1::2], strict=True)
@@ -180,12 +182,168 @@ class ScriptedEngine:
 
     async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
         """Mark, walk what waits, and leave only the marks of what is in flight."""
-        total: int = await self._operate("cancel_mark", op, rest=ids, part=2)
-        if total >= 0:
-            return total
-        keys = [*await self._cancel_ready(op), *await self._cancel_delayed(op)]
-        total, leased_keys = await self._operate("cancel_end", op, rest=ids, part=2)
-        if forget:
-            await self._forget_keys({*keys, *leased_keys} - {b""})
-        return total
+        args = {"forget": int(forget)}
+        total, keys = await self._operate("cancel_mark", op, args, ids, part=2)
+        if total < 0:
+            await self._cancel_ready(op, args)
+            await self._cancel_delayed(op, args)
+            total, keys = await self._operate("cancel_end", op, args, ids, part=2)
+        for part in wire.in_parts(keys, _one, STEP):
+            hashes = [wire.seen_hash(seen_from_key(key)) for key in part]
+            await self._run("forget_seen", rest=hashes)
+        return int(total)
 
+    async def _cancel_ready(self, op: Op, args: Mapping[str, Any]) -> None:
+        """A lane that is served meanwhile gets a later turn, so that none is missed."""
+        after, visited, more = b"0", set[bytes](), True
+        while more:
+            page = await self._run("waiting_lanes", {"after": after})
+            lanes = [lane for lane in page[1::2] if lane not in visited]
+            more = bool(lanes) or len(page) == 2 * STEP
+            await self._cancel_in_lanes(op, args, lanes)
+            visited.update(lanes)
+            after = page[-2] if page else after
+
+    async def _cancel_in_lanes(
+        self, op: Op, args: Mapping[str, Any], lanes: Sequence[bytes]
+    ) -> None:
+        priority, offset, walks = 1, 0, -1
+        while lanes:
+            place = {"priority": priority, "offset": offset, "walks_seen": walks}
+            reply = await self._operate("cancel_ready", op, {**args, **place}, lanes)
+            finished, priority, offset, walks = reply
+            lanes = lanes[finished:]
+
+    async def _cancel_delayed(self, op: Op, args: Mapping[str, Any]) -> None:
+        offset, walks = 0, -1
+        while offset >= 0:
+            place = {"offset": offset, "walks_seen": walks}
+            offset, walks = await self._operate("cancel_delayed", op, {**args, **place})
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def peek(self, want: int) -> list[bytes]:
+        records: list[bytes] = await self._run("peek", {"want": min(max(want, 0), STEP)})
+        return records
+
+    async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
+        found: list[bytes | None] = await self._run("checkpoints", rest=names)
+        return found
+
+    async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
+        args = {"after": after, "want": min(max(want, 0), STEP)}
+        first, found = await self._run("results", args)
+        return list(enumerate(found, start=first))
+
+    async def trim_results(self, upto: int) -> None:
+        while await self._run("trim_results", {"upto": upto}):
+            pass
+
+    async def stats(self) -> QueueStats:
+        lanes, counts = await self._run("stats")
+        return QueueStats(lanes=lanes, **wire.read_counts(counts))
+
+    async def recount(self) -> Mapping[str, tuple[int, int]]:
+        return wire.read_differences(await self._run("recount"))
+
+    # --- waiting -------------------------------------------------------------------------------
+
+    def watch(self) -> int:
+        """Always 0: a marker in the store tells of what happened before the wait began."""
+        return 0
+
+    async def wait_for_work(
+        self, mark: int, timeout: float, lanes: Sequence[bytes] | None = None
+    ) -> None:
+        if lanes is None:
+            await self._wait_on([self._keys.named("wake")], timeout)
+        elif lanes:
+            await self._wait_on([self._keys.wake(lane) for lane in lanes[:_MOST_LISTS]], timeout)
+        else:
+            await self._clock.sleep(timeout)
+
+    async def wait_for_room(self, mark: int, timeout: float) -> None:
+        await self._wait_on([self._keys.named("room")], timeout)
+
+    async def _wait_on(self, lists: Sequence[bytes], timeout: float) -> None:
+        while timeout > 0:
+            block = min(timeout, _LONGEST_BLOCK)
+            if await self._store.block_on(lists, block) is not None:
+                return
+            timeout -= block
+
+    # --- one step ------------------------------------------------------------------------------
+
+    async def _operate(
+        self,
+        verb: str,
+        op: Op,
+        args: Mapping[str, Any] = _NONE,
+        rest: Sequence[Any] = (),
+        part: int = 1,
+    ) -> Any:
+        """Run an operation that may be sent again."""
+        slot = verb.partition("_")[0] if verb.startswith("cancel_") else verb
+        return await self._run(verb, {**args, **_slot(op, slot, part)}, rest, op.client)
+
+    async def _run(
+        self,
+        verb: str,
+        args: Mapping[str, Any] = _NONE,
+        rest: Sequence[Any] = (),
+        client: bytes = b"",
+    ) -> Any:
+        """Run a step; in the run that followed, if the one we knew was forgotten."""
+        while True:
+            try:
+                return await self._send(verb, args, rest, client)
+            except _ForgottenRun:
+                await self.open(self._offered, ())
+
+    async def _send(
+        self,
+        verb: str,
+        args: Mapping[str, Any],
+        rest: Sequence[Any] = (),
+        client: bytes = b"",
+    ) -> Any:
+        script = load_script(verb)
+        named = {
+            "generation": self._generation,
+            "instant": self._instant(),
+            "client": client,
+            **args,
+        }
+        keys, arguments = script.bind(self._keys, self._keys.leased(client), named, rest)
+        try:
+            return await self._store.run_script(script.source, keys, arguments)
+        except StoreError as error:
+            if _FORGOTTEN in str(error):
+                raise _ForgottenRun from None
+            raise
+
+    def _instant(self) -> int:
+        """0 for the server's own clock."""
+        instant = self._clock.store_now()
+        return 0 if instant is None else round(instant * 1e6)
+
+
+def _new_name() -> bytes:
+    return os.urandom(12).hex().encode()
+
+
+def _slot(op: Op, verb: str, part: int) -> dict[str, Any]:
+    return {"slot": op_slot(op.client, verb), "op_number": op.number, "part": part}
+
+
+def _slots(client: bytes) -> list[bytes]:
+    return [op_slot(client, operation) for operation in _OPERATIONS]
+
+
+def _slice(reply: Sequence[int]) -> Slice:
+    done, more = reply
+    return Slice(done, bool(more))
+
+
+def _one(_: object) -> int:
+    return 1

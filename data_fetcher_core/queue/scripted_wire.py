@@ -29,6 +29,8 @@ T = TypeVar("T")
 _NEW = struct.Struct(">QQB")
 _MOVE = struct.Struct(">BBQB")
 _LETTER = struct.Struct(">QBH")
+_REASON_OFFSET = 8
+_REASONS = frozenset(Reason)
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _LONGEST_DETAIL = 0xFFFF
@@ -147,7 +149,7 @@ def read_settled(reply: Sequence[Any], settlements: Sequence[Settlement]) -> lis
 
 
 def _admissions(admissions: bytes, ids: Iterable[bytes]) -> Iterator[tuple[Admission, bytes]]:
-    """Each with the id that a duplicate is known under, empty where its own is meant."""
+    """Each with the id that is stored with the key of a duplicate, if one is."""
     known = iter(ids)
     for number in admissions:
         admission = Admission(number)
@@ -157,8 +159,12 @@ def _admissions(admissions: bytes, ids: Iterable[bytes]) -> Iterator[tuple[Admis
 def _of_requests(
     reading: Iterator[tuple[Admission, bytes]], requests: Sequence[NewRequest]
 ) -> list[Admitted]:
-    found = ((request, *next(reading)) for request in requests)
-    return [Admitted(admission, told or request.id) for request, admission, told in found]
+    return [_admitted(request, *next(reading)) for request in requests]
+
+
+def _admitted(request: NewRequest, admission: Admission, told: bytes) -> Admitted:
+    is_known = admission is Admission.DUPLICATE
+    return Admitted(admission, (told or request.key_id) if is_known else request.id)
 
 
 def read_granted(reply: Sequence[Any], token_base: bytes) -> Granted:
@@ -183,11 +189,21 @@ def read_dead(reply: Sequence[bytes]) -> list[Dead]:
 
 
 def _read_letter(at: int, raw: bytes) -> Dead:
+    """A letter that was damaged is told as such: it must not hide the others."""
+    if len(raw) < _LETTER.size or raw[_REASON_OFFSET] not in _REASONS:
+        number = int.from_bytes(raw[:_REASON_OFFSET].ljust(_REASON_OFFSET, b"\0"))
+        return Dead(Position(at, number), Reason.CORRUPT, b"unreadable", raw)
     number, reason, detail_size = _LETTER.unpack_from(raw)
     end = _LETTER.size + detail_size
     return Dead(Position(at, number), Reason(reason), raw[_LETTER.size : end], raw[end:])
 
 
-def read_pairs(reply: Sequence[Any]) -> dict[str, int]:
+def read_counts(reply: Sequence[bytes]) -> dict[str, int]:
     """Names and counts in turn."""
     return {name.decode(): int(n) for name, n in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def read_differences(reply: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """Names with the stored and the true count, in turn."""
+    found = zip(reply[::3], reply[1::3], reply[2::3], strict=True)
+    return {name.decode(errors="replace"): (stored, true) for name, stored, true in found}

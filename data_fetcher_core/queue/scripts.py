@@ -103,7 +103,7 @@ def parse(name: str, text: str) -> Source:
         if not line.startswith("--"):
             break
         if field := _FIELD.match(line):
-            header[field[1]] = field[2].strip()
+            header[field[1]] = f"{header.get(field[1], '')} {field[2]}".strip()
     return Source(name, header, text)
 
 
@@ -136,9 +136,9 @@ def assemble(sources: Sequence[Source]) -> Script:
     text = "\n".join(source.text for source in sources)
     preamble = [
         *_constants(text),
-        *_binding("KEYS", keys, 0),
-        *_binding("ARGV", (*stems, *args), 0),
-        *(_taking(len(stems) + len(args)) if "REST" in sources[-1].header else ()),
+        *_binding("KEYS", keys),
+        *_binding("ARGV", (*stems, *args)),
+        *_taking(len(stems) + len(args)),
         *_type_check(keys),
     ]
     return Script(sources[-1].name, "\n".join([*preamble, text]), keys, stems, args)
@@ -153,10 +153,10 @@ def _constants(text: str) -> list[str]:
     return [f"local {name} = {value}" for name, value in CONSTANTS.items() if name in used]
 
 
-def _binding(array: str, names: Sequence[str], start: int) -> list[str]:
+def _binding(array: str, names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    values = ", ".join(f"{array}[{start + place}]" for place in range(1, len(names) + 1))
+    values = ", ".join(f"{array}[{place}]" for place in range(1, len(names) + 1))
     return [f"local {', '.join(names)} = {values}"]
 
 
@@ -175,7 +175,7 @@ def _type_check(keys: Sequence[str]) -> list[str]:
         "  local found = redis.call('TYPE', key).ok",
         "  if found == kind or found == 'none' then return nil end",
         "  return 'DFC_CORRUPT the key of ' .. name .. ' holds a ' .. found .. ', not a ' .. kind",
-        "    .. ': another program writes to these keys; use a database or a key_prefix of your own'",
+        "    .. ': another program writes to it; use a database or a key_prefix of your own'",
         "end",
         f"local wrong = {' or '.join(checks)}",
         "if wrong then return redis.error_reply(wrong) end",

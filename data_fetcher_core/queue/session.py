@@ -27,13 +27,15 @@ class Session:
         """Whether this process and loop made it; a fork or a new loop needs one of its own."""
         return self.client.pid == os.getpid() and self.client.loop is asyncio.get_running_loop()
 
-    async def lease(self, want: int, wait: float, selection: Selection) -> list[Lease]:
+    async def lease(
+        self, want: int, wait: float, selection: Selection, *, until_drained: bool
+    ) -> list[Lease]:
         if not self._greeted:
             # What a killed process of this host held is taken up at once, not a lease_ttl later.
             await self._heart.beat()
             self._greeted = True
         self._heart.start()
-        return await self.rooms.lease(want, wait, selection)
+        return await self.rooms.lease(want, wait, selection, until_drained=until_drained)
 
     async def sweep(self) -> None:
         await self._heart.beat()

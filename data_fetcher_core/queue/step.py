@@ -34,6 +34,7 @@ class Step:
         self.now = now
         self._stored_state = tx.get_many([keys.state])[0]
         self.state: QueueState = decode_state(self._stored_state)
+        self._was_in_flight = self.state.leased
         self._lanes: dict[bytes, LaneState] = {}
         self._stored_lanes: dict[bytes, bytes | None] = {}
         self._touched: dict[bytes, None] = {}
@@ -73,6 +74,13 @@ class Step:
     def touch(self, name: bytes) -> LaneState:
         self._touched[name] = None
         return self.lane(name)
+
+    @property
+    def concerns_waiters(self) -> bool:
+        """Whether somebody who waits for work, for room or for the end should look again."""
+        state = self.state
+        over = state.ready + state.delayed + state.leased == 0 < self._was_in_flight
+        return self.woke or self.made_room or over
 
     def flush(self) -> None:
         """Hand all writes over, so that what follows reads them."""
@@ -166,6 +174,8 @@ class Step:
             return
         self.put(self.keys.delayed(self.now + delay, self.state.next_number()), raw)
         self.state.delayed += 1
+        # It may be due before what those who wait are waiting for.
+        self.woke = True
 
     def bury(self, raw: bytes, reason: Reason, detail: bytes) -> None:
         position = Position(self.now, self.state.next_number())

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
 
 Until = Literal["closed", "drained"]
-# How often a stream that ends with the queue looks whether others have finished theirs.
-_LOOK_EVERY = 2.0
 
 
 class LeaseStream:
@@ -86,16 +84,12 @@ class LeaseStream:
         return -math.inf if started is None else started + lease.interval
 
     async def _fill(self) -> bool:
-        """Take more leases; whether the stream goes on."""
-        drains = self._until == "drained"
-        wait = _LOOK_EVERY if drains else math.inf
-        taken = await self._queue.lease_selected(self._prefetch, wait, self._selection)
+        """Take more leases; none means that the queue was shut down, or is drained."""
+        taken = await self._queue.lease_selected(
+            self._prefetch, math.inf, self._selection, until_drained=self._until == "drained"
+        )
         self._buffer.extend(self._one_of_each_paced_lane(taken))
-        if taken:
-            return True
-        if self._queue.is_shut:
-            return False
-        return not drains or not await self._queue.is_drained()
+        return bool(taken)
 
     def _one_of_each_paced_lane(self, taken: list[Lease]) -> list[Lease]:
         """Prefetched requests of a paced lane would only wait here, out of everybody's reach."""

@@ -137,7 +137,7 @@ class TransactionalEngine:
 
         def again(step: Step, raw: bytes) -> Granted:
             tokens = [raw[at : at + 16] for at in range(0, len(raw), 16)]
-            return Granted(self._granted_again(step, op.client, tokens), 0, suspect=False)
+            return Granted(self._granted_again(step, op.client, tokens), wait=0)
 
         return await self._once(op, "lease", run, again, urgent=True)
 
@@ -342,7 +342,7 @@ class TransactionalEngine:
             step = Step(tx, self._keys, self._options(tx), self._now())
             outcome = act(step)
             step.flush()
-            changed = step.woke or step.made_room
+            changed = step.concerns_waiters
             return outcome
 
         while True:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from data_fetcher_core.queue.client import Client, Selection
+from data_fetcher_core.queue.client import Client, Selection, Served
 from data_fetcher_core.queue.lease import Lease
 
 # A marker may be lost with a connection; nobody waits longer than this without asking again.
 _LONGEST_WAIT = 10.0
+# One process is told that the queue is drained; the others look this often while they wait for it.
+_DRAINED_WAIT = 2.0
 # While a request waits that must be leased alone, ask again when our own leases are settled.
 _SUSPECT_WAIT = 1.0
 
@@ -22,6 +24,7 @@ _SUSPECT_WAIT = 1.0
 @dataclass(eq=False)
 class _Waiter:
     want: int
+    until_drained: bool
     got: asyncio.Future[list[Lease]]
 
 
@@ -52,31 +55,34 @@ class WaitingRooms:
         for room in self._rooms.values():
             room.poked.set()
 
-    async def lease(self, want: int, wait: float, selection: Selection) -> list[Lease]:
-        """Up to ``want`` leases; an empty list only after ``wait`` seconds or shutdown."""
+    async def lease(
+        self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
+    ) -> list[Lease]:
+        """Up to ``want`` leases; none only after ``wait`` seconds, at shutdown or when drained."""
         deadline = self._client.clock.monotonic() + wait
         while True:
             mark = self._client.engine.watch()
             served = await self._client.lease(want, selection)
             left = deadline - self._client.clock.monotonic()
-            if served.leases or left <= 0 or self.closed:
+            if served.leases or left <= 0 or self.closed or (until_drained and served.drained):
                 return served.leases
-            pause = _pause(served.wait, suspect=served.suspect)
+            pause = _pause(served, until_drained=until_drained)
             if pause > 0 and mark == self._client.engine.watch():
-                return await self._wait(want, left, selection, pause)
+                room = self._rooms.setdefault(selection, _Room())
+                self._attend(room, selection, pause)
+                return await self._wait(room, want, left, until_drained=until_drained)
 
     async def _wait(
-        self, want: int, left: float, selection: Selection, pause: float
+        self, room: _Room, want: int, left: float, *, until_drained: bool
     ) -> list[Lease]:
-        room = self._rooms.setdefault(selection, _Room())
-        async with self._seat(room, want) as waiter:
-            self._attend(room, selection, pause)
+        async with self._seat(room, want, until_drained=until_drained) as waiter:
             await self._until_served(waiter, left)
             return waiter.got.result() if waiter.got.done() else []
 
     @asynccontextmanager
-    async def _seat(self, room: _Room, want: int) -> AsyncIterator[_Waiter]:
-        waiter = _Waiter(want, asyncio.get_running_loop().create_future())
+    async def _seat(self, room: _Room, want: int, *, until_drained: bool) -> AsyncIterator[_Waiter]:
+        got: asyncio.Future[list[Lease]] = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(want, until_drained, got)
         room.waiters.append(waiter)
         try:
             yield waiter
@@ -144,11 +150,12 @@ class WaitingRooms:
         # With nobody left the lease of nothing still passes the wake-up on to other processes.
         want = sum(waiter.want for waiter in room.waiters)
         served = await self._client.lease(want, selection)
-        room.until = self._client.clock.monotonic() + _pause(served.wait, suspect=served.suspect)
+        ending = any(waiter.until_drained for waiter in room.waiters)
+        room.until = self._client.clock.monotonic() + _pause(served, until_drained=ending)
         leases = served.leases
         for waiter in list(room.waiters):
             mine, leases = leases[: waiter.want], leases[waiter.want :]
-            if mine or self.closed:
+            if mine or self.closed or (waiter.until_drained and served.drained):
                 waiter.got.set_result(mine)
                 room.waiters.remove(waiter)
         self._client.return_leases(leases)
@@ -162,7 +169,7 @@ def _dismiss(room: _Room) -> None:
     room.waiters.clear()
 
 
-def _pause(wait: int | None, *, suspect: bool) -> float:
+def _pause(served: Served, *, until_drained: bool) -> float:
     """How long until it is worth asking again, in seconds."""
-    longest = _SUSPECT_WAIT if suspect else _LONGEST_WAIT
-    return longest if wait is None else min(wait / 1e6, longest)
+    longest = _SUSPECT_WAIT if served.suspect else _DRAINED_WAIT if until_drained else _LONGEST_WAIT
+    return longest if served.wait is None else min(served.wait / 1e6, longest)

@@ -28,7 +28,7 @@ end
 place_touched()
 for _, outcome in ipairs(outcomes) do was_full = was_full or outcome == ADMISSION_FULL end
 
-local reply = {as_bytes(outcomes), unpack(ids)}
+local reply = {as_bytes(outcomes), ids}
 remember(reply)
 commit({was_full = was_full})
 return reply

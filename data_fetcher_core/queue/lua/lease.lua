@@ -1,6 +1,6 @@
 -- Hands out requests as if one by one: the lane at the front of the ring gives one and goes to the
 -- back. Costs the same for any number of requests and lanes that are not handed out.
--- INCLUDE: begin once counts records lanes lists requests promote beat commit
+-- INCLUDE: begin once writes counts records lanes lists requests promote beat commit
 -- KEYS: ring gates arrivals criticals delayed leased watched
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
@@ -100,7 +100,7 @@ local function serve(lane)
       bury(record.raw, REASON_EXPIRED, 'it waited longer than it was to wait')
       discard(list)
     elseif is_suspect(record) and held + #grants > 0 then
-      suspect = 1
+      suspect, lane.is_passed = 1, true
       return
     else
       return grant(lane, list)
@@ -108,26 +108,149 @@ local function serve(lane)
   end
 end
 
-local function prepare(names)
-  learn(names)
-  local counts = critical_burst > 0 and #names > 0
-    and redis.call('HMGET', criticals, unpack(names)) or {}
-  for at, name in ipairs(names) do
-    local lane = known[name]
-    lane.criticals = tonumber(counts[at]) or 0
-    lane.criticals_before = lane.criticals
-    open_lists(lane)
+-- Lanes that went to the back of the ring in this step, in order.
+local back = {}
+
+local function wants_more()
+  return #grants < want and removed < STEP and not alone
+end
+
+local function open_lane(lane)
+  local row = critical_burst > 0 and redis.call('HGET', criticals, lane.name)
+  lane.criticals = tonumber(row) or 0
+  lane.was.criticals = lane.criticals
+  open_lists(lane)
+end
+
+-- Serve each lane once. Those that are still in the ring then are at its back.
+local function visit(lanes)
+  for _, lane in ipairs(lanes) do
+    if not wants_more() then return end
+    local turn = lane.turn
+    if not lane.lists then open_lane(lane) end
+    serve(lane)
+    if lane.turn and lane.turn ~= turn then table.insert(back, lane) end
   end
 end
 
--- Serve lanes in the order of the ring, each once; then again and again those still in it.
-local function go_round(next_page)
-  local queue, at = next_page(), 1
-  while #grants < want and removed < STEP and not alone do
-    if at > #queue then
-      local page = next_page()
-      for _, lane in ipairs(page) do table.insert(queue, lane) end
-      if #page == 0 then return end
+local function share_among(lane_total)
+  share = math.ceil((want - #grants) / math.max(lane_total, 1)) + 1
+end
+
+local function in_order(lanes)
+  table.sort(lanes, function(one, other) return one.turn < other.turn end)
+  return lanes
+end
+
+local function serve_ring()
+  for _, lane in ipairs(all_known) do
+    if lane.turn and lane.turn ~= lane.was.turn then table.insert(back, lane) end
+  end
+  in_order(back)
+  local offset, names, page_size = 0, nil, nil
+  repeat
+    page_size = math.max(want - #grants, 8)
+    names = redis.call('ZRANGE', ring, offset, offset + page_size - 1)
+    offset = offset + #names
+    learn(names)
+    local lanes = {}
+    for _, name in ipairs(names) do
+      if known[name].turn then table.insert(lanes, known[name]) end
+    end
+    share_among(#lanes + (#names < page_size and #back or 0))
+    visit(lanes)
+  until #names < page_size or not wants_more()
+  visit(back)
+end
+
+local function serve_only(names)
+  local lanes, chosen = {}, {}
+  learn(names)
+  for _, name in ipairs(names) do
+    local lane = known[name]
+    if lane.turn and not lane.is_passed and not chosen[name] then
+      chosen[name] = true
+      table.insert(lanes, lane)
+    end
+  end
+  share_among(#lanes)
+  back = {}
+  visit(in_order(lanes))
+  visit(back)
+end
+
+local wanted_lanes, steal_lanes = {}, {}
+for at = 1, tonumber(lane_count) do wanted_lanes[at] = take() end
+for name in take do table.insert(steal_lanes, name) end
+if restricted then
+  serve_only(wanted_lanes)
+  serve_only(steal_lanes)
+else
+  serve_ring()
+end
+
+-- The instant at which something else may become leasable.
+local function next_change()
+  if #grants == want or alone then return -1 end
+  if may_be_due or removed >= STEP then return 0 end
+  local at = math.huge
+  local due = redis.call('ZRANGE', delayed, promoted, promoted, 'WITHSCORES')
+  local gate = redis.call(
+    'ZRANGEBYSCORE', gates, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  for _, found in ipairs({due, gate}) do at = math.min(at, tonumber(found[2]) or at) end
+  for _, lane in ipairs(all_known) do
+    if lane.gate > now then at = math.min(at, lane.gate) end
+  end
+  return at < math.huge and at or -1
+end
+
+-- An arrival that is not later than the gate says nothing once the gate has opened.
+local function write_paces()
+  local debts, paid = {}, redis.call('ZRANGEBYSCORE', arrivals, '-inf', now, 'LIMIT', 0, STEP)
+  for at = #paid, 1, -1 do
+    local lane = known[paid[at]]
+    if lane and lane.arrival then table.remove(paid, at) end
+  end
+  for _, lane in ipairs(all_known) do
+    if lane.arrival and lane.arrival > lane.gate then
+      table.insert(debts, lane.arrival)
+      table.insert(debts, lane.name)
+    elseif lane.arrival then
+      table.insert(paid, lane.name)
+    end
+  end
+  insert('ZADD', arrivals, debts)
+  remove('ZREM', arrivals, paid)
+end
+
+local function write_criticals()
+  for _, lane in ipairs(critical_burst > 0 and all_known or {}) do
+    if lane.lists and lane.criticals ~= lane.was.criticals then
+      if lane.criticals > 0 then
+        insert('HSET', criticals, {lane.name, lane.criticals})
+      else
+        remove('HDEL', criticals, {lane.name})
+      end
     end
   end
 end
+
+local pairs_leased = {}
+for index, value in ipairs(grants) do
+  table.insert(pairs_leased, token_at(index))
+  table.insert(pairs_leased, value)
+end
+insert('HSET', leased, pairs_leased)
+count('leased', #grants)
+if restricted and #grants == 0 then
+  insert('SADD', watched, wanted_lanes)
+  insert('SADD', watched, steal_lanes)
+end
+write_paces()
+write_criticals()
+beat()
+local at = next_change()
+remember({#grants, at, suspect})
+-- Who wanted nothing only passes the signal on.
+commit({urgent = true, took = #grants > 0 or want == 0})
+return answer(at, suspect, grants)

@@ -19,7 +19,7 @@ for packed in take do
 end
 
 if redis.call('HEXISTS', consumers, client) == 0 then
-  return {string.rep(string.char(OUTCOME_LOST), #settlements), ''}
+  return {string.rep(string.char(OUTCOME_LOST), #settlements), '', {}}
 end
 
 local held, names = {}, {}
@@ -95,7 +95,7 @@ count('leased', -#settled_tokens)
 insert('RPUSH', results, results_added)
 remove('HDEL', leased, settled_tokens)
 beat()
-local reply = {as_bytes(outcomes), as_bytes(admissions), unpack(ids)}
+local reply = {as_bytes(outcomes), as_bytes(admissions), ids}
 remember(reply)
 commit({urgent = urgent == '1'})
 return reply

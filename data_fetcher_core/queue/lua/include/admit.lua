@@ -1,24 +1,16 @@
 -- Takes new requests in, each key once. A key is seen if and only if its request was accepted.
--- INCLUDE: begin writes counts records lanes lists requests
--- KEYS: state checkpoints
--- STEMS: seen_of
+-- INCLUDE: begin writes counts records seen lanes lists requests
+-- KEYS: checkpoints
 -- REST: additions
 
-local seen_state = redis.call('HMGET', state, 'seen_base', 'buckets')
-local seen_base, buckets = tonumber(seen_state[1]), tonumber(seen_state[2])
-
 local told = {}
-
-local function bucket_of(hash)
-  return seen_of .. digits(seen_base + struct.unpack('>I4', hash) % buckets)
-end
 
 local function unpack_request(packed)
   local delay, expires_in, hash, told_id, start = struct.unpack('>I8I8Bc0Hc0', packed)
   local record = read(packed:sub(start))
   if not record then error('a new request does not have the shape of a record') end
   if hash ~= '' and told[hash] == nil then
-    told[hash] = redis.call('HGET', bucket_of(hash), hash:sub(3))
+    told[hash] = redis.call('HGET', bucket_of(hash), field_of(hash))
   end
   return {delay = delay, expires_in = expires_in, hash = hash, told_id = told_id,
     record = record, lane = lane_of(record)}
@@ -59,7 +51,7 @@ end
 local function accept(request)
   if request.hash ~= '' then
     told[request.hash] = request.told_id
-    insert('HSET', bucket_of(request.hash), {request.hash:sub(3), request.told_id})
+    insert('HSET', bucket_of(request.hash), {field_of(request.hash), request.told_id})
   end
   count('enqueued', 1)
   local expires_at = request.expires_in > 0 and now + request.expires_in or 0

@@ -1,0 +1,30 @@
+-- Ends a cancellation: only requests that are leased now stay marked.
+-- INCLUDE: cancel
+-- KEYS: consumers cancelled
+-- STEMS: leased_of
+-- REST: ids
+-- RETURNS: how many requests were waiting or are leased, then the keys to be forgotten
+
+local wanted, held = {}, {}
+for id in take do wanted[id] = true end
+
+for _, client in ipairs(redis.call('HKEYS', consumers)) do
+  for _, value in ipairs(redis.call('HVALS', leased_of .. client)) do
+    local _, raw = split_lease(value)
+    local record = read(raw)
+    local id = record and id_of(record)
+    if id and wanted[id] then
+      held[id] = true
+      note_key(record)
+    end
+  end
+end
+
+local free = {}
+for id in pairs(wanted) do
+  if held[id] then total = total + 1 else table.insert(free, id) end
+end
+remove('SREM', cancelled, free)
+remember({total, keys})
+write(true)
+return {total, keys}

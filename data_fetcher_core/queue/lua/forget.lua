@@ -1,0 +1,51 @@
+-- Drops the whole run, a bounded part at a time. The last part leaves a new, empty run, so that who
+-- holds a lease of the old one learns that it is lost.
+-- INCLUDE: layout writes
+-- KEYS: state stats ring parked gates arrivals paces criticals inflight delayed dead consumers
+-- KEYS: cancelled checkpoints results ops wake watched room
+-- STEMS: ready_of seen_of leased_of wake_of
+-- ARGV: new_generation
+-- RETURNS: 1 if there is more
+
+local function drop_lanes(zset)
+  local names = redis.call('ZRANGE', zset, 0, STEP - 1)
+  for _, name in ipairs(names) do
+    for priority = 1, CRITICAL do drop(ready_of .. priority .. ':' .. name) end
+  end
+  remove('ZREM', zset, names)
+  return #names == STEP
+end
+
+local function drop_leases()
+  local clients = redis.call('HKEYS', consumers)
+  for _, client in ipairs(clients) do drop(leased_of .. client) end
+  remove('HDEL', consumers, clients)
+end
+
+local function drop_seen()
+  local found = redis.call('HMGET', state, 'seen_swept', 'seen_base', 'buckets')
+  local first = tonumber(found[1]) or 0
+  local last = (tonumber(found[2]) or 0) + (tonumber(found[3]) or 0)
+  local upto = math.min(first + STEP, last)
+  for bucket = first, upto - 1 do drop(seen_of .. string.format('%.0f', bucket)) end
+  insert('HSET', state, {'seen_swept', string.format('%.0f', upto)})
+  return upto < last
+end
+
+local function drop_wakes()
+  local names = redis.call('SRANDMEMBER', watched, STEP)
+  for _, name in ipairs(names) do drop(wake_of .. name) end
+  remove('SREM', watched, names)
+  return #names == STEP
+end
+
+local more_ring, more_parked = drop_lanes(ring), drop_lanes(parked)
+local more_seen, more_wakes = drop_seen(), drop_wakes()
+drop_leases()
+write(true)
+if more_ring or more_parked or more_seen or more_wakes then return 1 end
+
+redis.call('UNLINK', stats, ring, parked, gates, arrivals, paces, criticals, inflight, delayed, dead,
+  consumers, cancelled, checkpoints, results, ops, wake, watched, room, state)
+redis.call('HSET', state, 'layout', LAYOUT, 'generation', new_generation)
+return 0

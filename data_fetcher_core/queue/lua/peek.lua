@@ -1,0 +1,43 @@
+-- Shows what would be leased next, as if every gate were open; changes nothing.
+-- INCLUDE: begin lists
+-- KEYS: ring parked criticals
+-- ARGV: want
+-- RETURNS: records
+
+want = tonumber(want)
+
+local lanes = {}
+for _, zset in ipairs({ring, parked}) do
+  local found = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES')
+  for at = 1, #found, 2 do
+    table.insert(lanes, {name = found[at], turn = tonumber(found[at + 1])})
+  end
+end
+table.sort(lanes, function(one, other) return one.turn < other.turn end)
+share = math.ceil(want / math.max(#lanes, 1)) + 1
+
+local function ignore() end
+
+-- One request of each lane, and the lanes that gave one.
+local function show_one_each(shown)
+  local giving = {}
+  for _, lane in ipairs(lanes) do
+    if #shown == want then return {} end
+    if not lane.lists then
+      lane.criticals = tonumber(redis.call('HGET', criticals, lane.name)) or 0
+      open_lists(lane)
+    end
+    local list = choose(lane, ignore)
+    if list then
+      table.insert(shown, list.record.raw)
+      lane.criticals = list.priority == CRITICAL and lane.criticals + 1 or 0
+      pass(list)
+      table.insert(giving, lane)
+    end
+  end
+  return giving
+end
+
+local shown = {}
+while #lanes > 0 and #shown < want do lanes = show_one_each(shown) end
+return shown
