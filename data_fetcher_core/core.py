@@ -96,11 +96,19 @@ class RequestMeta:
 def canonical_url(url: URL) -> URL:
     """Without fragment, default port or empty path, and with its query in order."""
     plain = url.with_fragment(None)
-    if plain.absolute and not plain.raw_path:
-        plain = plain.with_path("/")
-    if plain.explicit_port is not None and plain.is_default_port():
+    if plain.raw_query_string:
+        plain = plain.with_query(sorted(plain.query.items()))
+    if not plain.absolute:
+        return plain
+    if plain.is_default_port():
         plain = plain.with_port(None)
-    return plain.with_query(sorted(plain.query.items())) if plain.raw_query_string else plain
+    return URL.build(
+        scheme=plain.scheme,
+        authority=plain.raw_authority,
+        path=plain.raw_path or "/",
+        query_string=plain.raw_query_string,
+        encoded=True,
+    )
 
 
 def _as_url(url: URL | str) -> URL:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from data_fetcher_core.errors import StoreError
+from data_fetcher_core.kv_store.base import KeyValueStore
+from data_fetcher_core.kv_store.memory import MemoryStore
+from data_fetcher_core.kv_store.redis import RedisStore
+from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from data_fetcher_core.queue import KVStoreQueue, QueueOptions
+from data_fetcher_core.testing import ManualClock
 from tests.redis_proxy import RedisProxy
 from tests.servers import NO_SERVER, Binary, RedisCluster, RedisServer, find_binaries, stop_all
 from tests.tls import TlsRedis, make_authority
@@ -102,6 +111,97 @@ async def tls_redis(
         yield TlsRedis(proxy.port, authority)
 
 
+OpenRedis = Callable[..., RedisStore]
+
+
+@pytest.fixture
+async def open_redis() -> AsyncIterator[OpenRedis]:
+    """Make stores that are closed when the test ends: ``open_redis(url, op_timeout=1.0)``."""
+    opened: list[RedisStore] = []
+
+    def open_store(url: str, **options: Any) -> RedisStore:
+        opened.append(RedisStore(url, **options))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        await store.close()
+
+
 def _need_a_server() -> None:
     if not _BINARIES:
         pytest.fail(NO_SERVER, pytrace=False)
+
+
+# --- every store alike: the same test over memory, SQLite and Redis -----------------------------
+
+STORE_KINDS = ("memory", "sqlite", "redis")
+OpenStore = Callable[[], KeyValueStore]
+MakeQueue = Callable[..., KVStoreQueue]
+
+
+@pytest.fixture(params=STORE_KINDS)
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """The test runs once per kind of store."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def store_maker(store_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> OpenStore:
+    """Make store objects over the same data; memory has only the one. Who calls it closes them."""
+    if store_kind == "memory":
+        the_only_one = MemoryStore()
+        return lambda: the_only_one
+    if store_kind == "sqlite":
+        return lambda: SQLiteStore(tmp_path / "run.db")
+    url: str = request.getfixturevalue("redis_url")
+    return lambda: RedisStore(url)
+
+
+@pytest.fixture
+async def open_store(store_maker: OpenStore) -> AsyncIterator[OpenStore]:
+    """Open the data once more, as another process would; all are closed at the end."""
+    opened: list[KeyValueStore] = []
+
+    def open_again() -> KeyValueStore:
+        opened.append(store_maker())
+        return opened[-1]
+
+    yield open_again
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def make_queue(open_store: OpenStore, clock: ManualClock) -> AsyncIterator[MakeQueue]:
+    """Queues on one run, each with a store object of its own: ``make_queue(max_attempts=2)``."""
+    made: list[KVStoreQueue] = []
+
+    def make(namespace: str = "fetch:test", **given: Any) -> KVStoreQueue:
+        own = {name: given.pop(name) for name in ("clock", "update", "serializer") if name in given}
+        queue = KVStoreQueue(
+            given.pop("store", None) or open_store(),
+            namespace,
+            subscriber=given.pop("subscriber", lambda _: None),
+            options=QueueOptions(**given),
+            **{"clock": clock, **own},
+        )
+        made.append(queue)
+        return queue
+
+    yield make
+    for queue in made:
+        # A test may have taken the store away.
+        with suppress(StoreError):
+            await queue.close()
+
+
+@pytest.fixture
+def queue(make_queue: MakeQueue) -> KVStoreQueue:
+    return make_queue()

@@ -245,7 +245,7 @@ class RedisProxy:
                 await self._relay(reader, writer)
         finally:
             self._connections.discard(task)
-            writer.close()
+            await _part(writer)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
@@ -258,15 +258,19 @@ class RedisProxy:
         except* (Hangup, OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            server_writer.close()
+            await _part(server_writer)
 
     def action_for(self, request: Request) -> Action:
         self.commands[request.command] += 1
         chosen = next((fault for fault in self._faults if fault.takes(request)), None)
         return pass_on if chosen is None else chosen.action
 
-    async def write(self, writer: asyncio.StreamWriter, data: bytes, direction: str) -> None:
+    async def flows(self, direction: str) -> None:
+        """Return once nothing holds the bytes of this direction back."""
         await self._flow[direction].wait()
+
+    async def write(self, writer: asyncio.StreamWriter, data: bytes, direction: str) -> None:
+        await self.flows(direction)
         size = self.slice_size or max(len(data), 1)
         for start in range(0, len(data), size):
             writer.write(data[start : start + size])
@@ -291,6 +295,7 @@ class _Wire:
     async def read_requests(self, reader: asyncio.StreamReader) -> None:
         """Runs ahead of the exchanges, so that a client that leaves is noticed at once."""
         while True:
+            await self._proxy.flows("requests")
             self._requests.put_nowait(await read_request(reader))
 
     async def read_replies(self, reader: asyncio.StreamReader) -> None:
@@ -330,6 +335,15 @@ class _Wire:
         wire: socket.socket = self._client.get_extra_info("socket")
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._client.transport.abort()
+
+
+async def _part(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    try:
+        async with asyncio.timeout(0.5):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request:

@@ -210,6 +210,8 @@ class RedisServer:
                 return bool(client.ping())
         except (redis.ConnectionError, redis.TimeoutError):
             return False
+        except redis.ResponseError:  # a replica without its master, for one, refuses PING
+            return True
 
     def _log_path(self) -> Path:
         return self.directory / "server.log"
@@ -308,6 +310,11 @@ def _is_ok(node: RedisServer, size: int) -> bool:
     with node.client() as client:
         said: dict[str, str] = client.execute_command("CLUSTER INFO")
     return said["cluster_state"] == "ok" and said["cluster_size"] == str(size)
+
+
+def open_files() -> int:
+    """How many file descriptors this process has."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())
 
 
 def stop_all(servers: Iterable[RedisServer | RedisCluster]) -> None:

@@ -32,7 +32,7 @@ from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.intake import Intake
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions, agree, microseconds
-from data_fetcher_core.queue.records import CorruptRecord, decode
+from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.serializers import JSONSerializer
 from data_fetcher_core.queue.session import Session
 from data_fetcher_core.queue.stream import LeaseStream, Until
@@ -108,7 +108,7 @@ class KVStoreQueue:
         lanes: Sequence[str] | None = None,
         steal: Sequence[str] = (),
     ) -> list[Lease]:
-        """Up to ``max_items`` leases; waits up to ``wait`` seconds for the first.
+        """Up to ``max_items`` leases, and 1,000 at most; waits up to ``wait`` s for the first.
 
         ``lanes`` restricts it; those in ``steal`` are tried when none of ``lanes`` has anything.
         """
@@ -135,7 +135,10 @@ class KVStoreQueue:
         return LeaseStream(self, prefetch, until, _selection(lanes, steal))
 
     async def dequeue(self, max_items: int = 1) -> list[Any]:
-        """Take items out for good: at most once each. :meth:`lease` is what survives a crash."""
+        """Take up to 1,000 items out for good: at most once each.
+
+        :meth:`lease` is what survives a crash.
+        """
         leases = await self.lease(max_items)
         outcomes = await asyncio.gather(
             *(lease.complete() for lease in leases), return_exceptions=True
@@ -164,8 +167,8 @@ class KVStoreQueue:
         }
 
     async def peek(self, max_items: int = 1) -> list[Any]:
-        """The next items in lease order, as if every lane were open."""
-        wanted = _count(max_items)
+        """The next items in lease order, as if every lane were open; 1,000 at most."""
+        wanted = min(_count(max_items), STEP)
         if wanted == 0:
             return []
         raw = await self._ask(lambda: self._engine.peek(wanted))
@@ -178,8 +181,8 @@ class KVStoreQueue:
         return None if raw is None else orjson.loads(raw)
 
     async def results(self, after: int = 0, limit: int = STEP) -> list[tuple[int, Any]]:
-        """Results of completed requests with their numbers, from 1 on."""
-        wanted = _count(limit)
+        """Results of completed requests with their numbers, from 1 on; 1,000 at most."""
+        wanted = min(_count(limit), STEP)
         found = await self._ask(lambda: self._engine.results(after, wanted)) if wanted else []
         return [(number, orjson.loads(raw)) for number, raw in found]
 
@@ -355,7 +358,7 @@ class KVStoreQueue:
     def _readable(self, raw: bytes) -> Any:
         try:
             return read_item(decode(raw), self._serializer)
-        except (CorruptRecord, ValueError):
+        except Exception:  # noqa: BLE001 - a lease of it would bury it, whatever its serializer says
             return _UNREADABLE
 
     def __repr__(self) -> str:

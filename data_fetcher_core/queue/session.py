@@ -47,7 +47,7 @@ class Session:
             await self._heart.reconcile()
 
     def _is_alive(self) -> bool:
-        return bool(self.client.held) or self.rooms.anybody
+        return bool(self.client.held) or self.client.is_leasing or self.rooms.anybody
 
     def _drop_idle(self) -> None:
         """A stream that nobody reads keeps nothing from the others."""

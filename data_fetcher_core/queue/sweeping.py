@@ -44,8 +44,10 @@ class Heart:
 
     async def _run(self) -> None:
         try:
-            while self._is_needed():
+            while True:
                 await self._client.clock.sleep(self.interval)
+                if not self._is_needed():
+                    return
                 self._tidy()
                 await self._survive_beat()
         finally:
