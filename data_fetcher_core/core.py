@@ -97,7 +97,7 @@ def canonical_url(url: URL) -> URL:
     """Without fragment, default port or empty path, and with its query in order."""
     plain = url.with_fragment(None)
     if plain.raw_query_string:
-        plain = plain.with_query(sorted(plain.query.items()))
+        plain = plain.with_query(sorted(plain.query.items(), key=lambda pair: pair[0]))
     if not plain.absolute:
         return plain
     if plain.is_default_port():
