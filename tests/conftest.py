@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from data_fetcher_core.errors import StoreError
-from data_fetcher_core.kv_store.base import KeyValueStore
+from data_fetcher_core.kv_store import KeyValueStore, create_kv_store
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.redis import RedisStore
-from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.queue import KVStoreQueue, QueueOptions
 from data_fetcher_core.testing import ManualClock
 from tests.redis_proxy import RedisProxy
@@ -148,15 +147,21 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store_maker(store_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> OpenStore:
+def store_url(store_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Where the data is, for another process to open."""
+    if store_kind == "redis":
+        url: str = request.getfixturevalue("redis_url")
+        return url
+    return "memory://" if store_kind == "memory" else f"sqlite:///{tmp_path / 'run.db'}"
+
+
+@pytest.fixture
+def store_maker(store_url: str) -> OpenStore:
     """Make store objects over the same data; memory has only the one. Who calls it closes them."""
-    if store_kind == "memory":
+    if store_url == "memory://":
         the_only_one = MemoryStore()
         return lambda: the_only_one
-    if store_kind == "sqlite":
-        return lambda: SQLiteStore(tmp_path / "run.db")
-    url: str = request.getfixturevalue("redis_url")
-    return lambda: RedisStore(url)
+    return lambda: create_kv_store(store_url)
 
 
 @pytest.fixture

@@ -196,11 +196,10 @@ def recount(step: Step) -> dict[str, tuple[int, int]]:
     for key, _ in step.family(step.keys.lanes):
         step.lane(key[len(step.keys.lanes) :])
     for name in {*in_flight, *step.known_lanes()}:
-        lane = step.touch(name)
-        if lane.in_flight != in_flight[name]:
-            label = f"in_flight:{name.decode(errors='replace')}"
-            wrong[label] = (lane.in_flight, in_flight[name])
-            lane.in_flight = in_flight[name]
+        stored, true = step.lane(name).in_flight, in_flight[name]
+        if stored != true:
+            wrong[f"in_flight:{name.decode(errors='replace')}"] = (stored, true)
+            step.touch(name).in_flight = true
     return wrong
 
 
