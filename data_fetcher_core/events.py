@@ -67,6 +67,18 @@ Event = Retried | Buried | LeasesLost | ConsumerReaped | LeasesReturned | Heartb
 Subscriber = Callable[[Event], None]
 
 
+def guarded(subscriber: Subscriber) -> Subscriber:
+    """The subscriber, with its own errors logged: what happened has happened all the same."""
+
+    def tell(event: Event) -> None:
+        try:
+            subscriber(event)
+        except Exception:
+            _log.exception("a subscriber failed on %s", event)
+
+    return tell
+
+
 def log_event(event: Event) -> None:
     """The default subscriber: what costs a second delivery is a warning, the rest is told."""
     quiet = isinstance(event, Retried | LeasesReturned)

@@ -64,11 +64,24 @@ def is_surely_dead(name: bytes, ours: Whereabouts) -> bool:
     if theirs[:3] != ours[:3]:
         return False
     status = process_status(theirs.pid)
-    return status is None or status[0] in "ZX" or status[1] != theirs.started
+    if status is None:
+        return not _exists(theirs.pid)
+    return status[0] in "ZX" or status[1] != theirs.started
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process, even one that we may not look at."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def process_status(pid: int) -> tuple[str, str] | None:
-    """State and start of a process; ``None`` if there is none (or no way to know: see ``here``)."""
+    """State and start of a process; ``None`` if there is none, or none that we may look at."""
     text = _read(_PROC / str(pid) / "stat")
     # The name in parentheses may hold anything, spaces and parentheses included.
     after_name = text.rpartition(")")[2].split()

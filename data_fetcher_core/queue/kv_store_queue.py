@@ -13,7 +13,7 @@ import orjson
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
 from data_fetcher_core.errors import ConfigurationError, LeaseLost, QueueClosed, ValidationError
-from data_fetcher_core.events import Subscriber, log_event
+from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
 from data_fetcher_core.queue import dead_letters
 from data_fetcher_core.queue.base import Serializer
@@ -67,7 +67,7 @@ class KVStoreQueue:
         self._options = options or QueueOptions()
         self._update = update
         self._clock = clock
-        self._tell = subscriber
+        self._tell = guarded(subscriber)
         self._engine: QueueEngine = engine_for(kv_store, read_namespace(namespace), clock)
         self._session: Session | None = None
         self._stored: Mapping[str, str] = {}

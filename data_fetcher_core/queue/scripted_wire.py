@@ -27,7 +27,7 @@ from data_fetcher_core.queue.engine import (
 T = TypeVar("T")
 
 _NEW = struct.Struct(">QQB")
-_MOVE = struct.Struct(">BBQB")
+_MOVE = struct.Struct(">BBQBIHIII")
 _LETTER = struct.Struct(">QBH")
 _REASON_OFFSET = 8
 _REASONS = frozenset(Reason)
@@ -72,12 +72,7 @@ def _duration(microseconds: int) -> int:
 def _pack_request(request: NewRequest) -> bytes:
     seen = seen_hash(request.seen) if request.seen else b""
     start = _NEW.pack(_duration(request.delay), _duration(request.expires_in), len(seen))
-    return b"".join((start, seen, _sized(request.told_id, _U16), request.record))
-
-
-def _sized(text: bytes, size: struct.Struct) -> bytes:
-    packed: bytes = size.pack(len(text))
-    return packed + text
+    return start + seen + _U16.pack(len(request.told_id)) + request.told_id + request.record
 
 
 def _contents(addition: Addition) -> Iterator[bytes]:
@@ -102,20 +97,20 @@ def pack_settlements(settlements: Iterable[Settlement]) -> Iterator[Any]:
 
 
 def _pack_move(settlement: Settlement) -> bytes:
-    token, result = settlement.token, settlement.result
-    delay = _duration(settlement.delay)
-    return b"".join(
-        (
-            _MOVE.pack(settlement.move, settlement.reason, delay, len(token)),
-            token,
-            _sized(settlement.head, _U32),
-            _sized(settlement.detail[:_LONGEST_DETAIL], _U16),
-            b"\0" if result is None else b"\1",
-            _sized(result or b"", _U32),
-            _U32.pack(len(settlement.addition.checkpoint)),
-            _U32.pack(len(settlement.addition.requests)),
-        )
+    token, head, detail = settlement.token, settlement.head, settlement.detail[:_LONGEST_DETAIL]
+    result, addition = settlement.result, settlement.addition
+    sizes = _MOVE.pack(
+        settlement.move,
+        settlement.reason,
+        _duration(settlement.delay),
+        len(token),
+        len(head),
+        len(detail),
+        0 if result is None else 1 + len(result),
+        len(addition.checkpoint),
+        len(addition.requests),
     )
+    return sizes + token + head + detail + (result or b"")
 
 
 def pack_changes(changes: Iterable[LaneChange]) -> Iterator[Any]:

@@ -11,8 +11,8 @@ A file begins with a header that says what it guarantees and what it is given::
     -- RETURNS: how many leases it holds, then every consumer and its beat
 
 The loader gathers the includes, each once, and puts before them what binds the names: a body
-never reads ``KEYS`` or ``ARGV`` by number. It also binds the constants that scripts share with
-Python, and refuses keys that hold something of another kind before anything is written.
+never reads ``KEYS`` or ``ARGV`` by number. It also writes out the constants that scripts share
+with Python, and has keys refused that hold something of another kind before anything is written.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ LAYOUT = 1
 _FIELDS = ("INCLUDE", "KEYS", "STEMS", "ARGV", "REST", "RETURNS")
 _FIELD = re.compile(rf"-- ({'|'.join(_FIELDS)}):(.*)")
 _WORD = re.compile(r"\b[A-Z][A-Z_]+\b")
+_SIZE_OF = {"hash": "HLEN", "zset": "ZCARD", "set": "SCARD", "list": "LLEN"}
 
 # Options of a run that was opened without them.
 _UNSET_OPTIONS = {
@@ -135,22 +136,23 @@ def assemble(sources: Sequence[Source]) -> Script:
     keys, stems, args = (_union(sources, field) for field in ("KEYS", "STEMS", "ARGV"))
     text = "\n".join(source.text for source in sources)
     preamble = [
-        *_constants(text),
         *_binding("KEYS", keys),
         *_binding("ARGV", (*stems, *args)),
         *_taking(len(stems) + len(args)),
         *_type_check(keys),
     ]
-    return Script(sources[-1].name, "\n".join([*preamble, text]), keys, stems, args)
+    return Script(
+        sources[-1].name, "\n".join([*preamble, _with_constants(text)]), keys, stems, args
+    )
 
 
 def _union(sources: Iterable[Source], field: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for source in sources for name in source.names(field)))
 
 
-def _constants(text: str) -> list[str]:
-    used = set(_WORD.findall(text))
-    return [f"local {name} = {value}" for name, value in CONSTANTS.items() if name in used]
+def _with_constants(text: str) -> str:
+    """Written out: a local that functions use costs time whenever the script runs."""
+    return _WORD.sub(lambda word: str(CONSTANTS.get(word[0], word[0])), text)
 
 
 def _binding(array: str, names: Sequence[str]) -> list[str]:
@@ -169,14 +171,6 @@ def _taking(named: int) -> list[str]:
 
 
 def _type_check(keys: Sequence[str]) -> list[str]:
-    checks = [f"wrong_kind('{name}', {name}, '{KINDS[name]}')" for name in keys]
-    return [
-        "local function wrong_kind(name, key, kind)",
-        "  local found = redis.call('TYPE', key).ok",
-        "  if found == kind or found == 'none' then return nil end",
-        "  return 'DFC_CORRUPT the key of ' .. name .. ' holds a ' .. found .. ', not a ' .. kind",
-        "    .. ': another program writes to it; use a database or a key_prefix of your own'",
-        "end",
-        f"local wrong = {' or '.join(checks)}",
-        "if wrong then return redis.error_reply(wrong) end",
-    ]
+    """Asking for a size is cheap, and refused where a key holds something of another kind."""
+    asking = ((name, _SIZE_OF[KINDS[name]]) for name in keys if KINDS[name] in _SIZE_OF)
+    return [f"redis.call('{command}', {name})" for name, command in asking]

@@ -34,6 +34,7 @@ class Heart:
         self._watchlist = Watchlist()
         self._beating = False
         self._mismatched = False
+        self._stored = 0
         ttl = client.options.lease_ttl
         self.interval = min(ttl / _BEATS_PER_TTL, _LONGEST_INTERVAL)
 
@@ -46,10 +47,10 @@ class Heart:
         try:
             while True:
                 await self._client.clock.sleep(self.interval)
-                if not self._is_needed():
-                    return
                 self._tidy()
                 await self._survive_beat()
+                if not self._is_needed() and not self._stored:
+                    return
         finally:
             self._beating = False
 
@@ -64,6 +65,7 @@ class Heart:
         client = self._client
         beat = await self._ask_beat()
         client.heard_at = client.clock.monotonic()
+        self._stored = beat.held
         await self.take_up(self._dead(beat.consumers), beat.consumers)
         await self._compare(beat)
         await self._purge_old()
@@ -90,7 +92,7 @@ class Heart:
                 )
                 taken += taken_now
             if taken:
-                client.tell(ConsumerReaped(client.namespace, name.decode(), taken))
+                client.tell(ConsumerReaped(client.namespace, name.decode(errors="replace"), taken))
 
     async def _compare(self, beat: Beat) -> None:
         """Where the store's count differs from ours twice in a row, find out which and mend it."""
