@@ -73,7 +73,7 @@ def guarded(subscriber: Subscriber) -> Subscriber:
     def tell(event: Event) -> None:
         try:
             subscriber(event)
-        except Exception:
+        except Exception:  # noqa: BLE001
             _log.exception("a subscriber failed on %s", event)
 
     return tell

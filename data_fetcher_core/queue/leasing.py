@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -13,14 +12,9 @@ from data_fetcher_core.queue.ordered_keys import sized
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose, next_turn
 from data_fetcher_core.queue.records import HEADER, is_whole
 from data_fetcher_core.queue.step import UNREADABLE, Step
+from data_fetcher_core.queue.tokens import token_at
 
-_INDEX = struct.Struct(">I")
 _Listed = tuple[bytes, bytes]
-
-
-def token_at(base: bytes, index: int) -> bytes:
-    """The token of the how-many-th lease of a batch."""
-    return base + _INDEX.pack(index)
 
 
 def lease_value(lane: bytes, raw: bytes) -> bytes:

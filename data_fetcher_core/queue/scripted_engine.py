@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from data_fetcher_core.clock import Clock
@@ -36,6 +35,7 @@ from data_fetcher_core.queue.engine import (
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.keys import Keys, op_slot
 from data_fetcher_core.queue.scripts import load_script
+from data_fetcher_core.queue.tokens import token_base
 
 # Settlements that bring children may be refused by a full store; those that do not, never.
 _PLAIN, _WITH_CHILDREN = "settle", "settle+"
@@ -98,7 +98,7 @@ class ScriptedEngine:
         lanes: Sequence[bytes] | None = None,
         steal: Sequence[bytes] = (),
     ) -> Granted:
-        base = blake2b(b"%d/%s" % (op.number, op.client), key=self._secret, digest_size=12).digest()
+        base = token_base(op, self._secret)
         args = {
             "want": min(max(want, 0), STEP),
             "token_base": base,

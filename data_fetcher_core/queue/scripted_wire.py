@@ -23,6 +23,7 @@ from data_fetcher_core.queue.engine import (
     Settled,
     Settlement,
 )
+from data_fetcher_core.queue.tokens import token_at
 
 T = TypeVar("T")
 
@@ -40,11 +41,6 @@ _MOST = (1 << 52) - 1
 def seen_hash(seen: bytes) -> bytes:
     """What the store remembers of a seen key."""
     return blake2b(seen, digest_size=16).digest()
-
-
-def token_at(base: bytes, index: int) -> bytes:
-    """The token of the how-many-th lease of a batch."""
-    return base + _U32.pack(index)
 
 
 def in_parts(items: Sequence[T], weigh: Callable[[T], int], most: int) -> Iterator[list[T]]:

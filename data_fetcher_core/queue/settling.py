@@ -19,7 +19,6 @@ from data_fetcher_core.queue.engine import (
 )
 from data_fetcher_core.queue.leasing import split_lease
 from data_fetcher_core.queue.records import (
-    HEADER,
     body_of,
     count_death,
     is_whole,
@@ -194,14 +193,9 @@ def _count_death(step: Step, raw: bytes) -> None:
 
 
 def _held(step: Step, client: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Key, lane and record of the client's leases, oldest first."""
+    """Key, lane and record of the client's leases, in the order in which it leased them."""
     leases = step.family(step.keys.leases_of(client), STEP)
-    held = [(key, *split_lease(value)) for key, value in leases]
-    return sorted(held, key=lambda lease: (_age(lease[2]), lease[0]))
-
-
-def _age(raw: bytes) -> tuple[int, bytes]:
-    return (HEADER.unpack_from(raw)[6], identity_of(raw)) if is_whole(raw) else (0, b"")
+    return [(key, *split_lease(value)) for key, value in leases]
 
 
 def _end_of(step: Step, client: bytes, count: int) -> Slice:

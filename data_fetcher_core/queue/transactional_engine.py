@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 import orjson
@@ -45,6 +44,7 @@ from data_fetcher_core.queue.outcomes import (
     unpack_settled,
 )
 from data_fetcher_core.queue.step import Step, read_dead
+from data_fetcher_core.queue.tokens import SIZE, token_base
 
 T = TypeVar("T")
 LAYOUT = 1
@@ -126,7 +126,7 @@ class TransactionalEngine:
         lanes: Sequence[bytes] | None = None,
         steal: Sequence[bytes] = (),
     ) -> Granted:
-        base = blake2b(b"%s/%d" % (op.client, op.number), key=self._secret, digest_size=12).digest()
+        base = token_base(op, self._secret)
 
         def run(step: Step) -> tuple[bytes, Granted]:
             self._count_beat(step, op.client)
@@ -136,7 +136,7 @@ class TransactionalEngine:
             return b"".join(grant.token for grant in granted.grants), granted
 
         def again(step: Step, raw: bytes) -> Granted:
-            tokens = [raw[at : at + 16] for at in range(0, len(raw), 16)]
+            tokens = [raw[at : at + SIZE] for at in range(0, len(raw), SIZE)]
             return Granted(self._granted_again(step, op.client, tokens), wait=0)
 
         return await self._once(op, "lease", run, again, urgent=True)

@@ -158,7 +158,11 @@ class LockstepMachine(RuleBasedStateMachine):
         return held
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), children=st.lists(drafts, max_size=3), result=st.none() | st.integers(0, 99))
+    @rule(
+        data=st.data(),
+        children=st.lists(drafts, max_size=3),
+        result=st.none() | st.integers(0, 99),
+    )
     def complete(self, data: st.DataObject, children: list[Draft], result: int | None) -> None:
         who, identity = self.some_lease(data)
         requests, entries = self.requests(children)

@@ -313,15 +313,13 @@ class Model:
 
     def leave(self, consumer: str) -> None:
         """Everything a consumer holds goes back to where it came from."""
-        held = self.leased.get(consumer, {}).values()
-        for request in sorted(held, key=lambda r: (r.ready_at, r.id), reverse=True):
-            self.give_back(consumer, request.id)
+        for request_id in reversed(list(self.leased.get(consumer, {}))):
+            self.give_back(consumer, request_id)
         self.leased.pop(consumer, None)
 
     def reap(self, consumer: str) -> None:
         """Everything a dead consumer held is ready again, one death older, or poisoned."""
-        held = self.leased.get(consumer, {}).values()
-        for request in sorted(held, key=lambda r: (r.ready_at, r.id)):
+        for request in list(self.leased.get(consumer, {}).values()):
             self.take_back(consumer, request.id)
             request.deaths += 1
             if self.dropped(request):

@@ -6,15 +6,16 @@
 
 if answered then return answered end
 
-local additions = {}
+local additions, names = {}, {}
 for is_whole in take do
   local pair_count = take()
   local addition = take_addition(pair_count, take())
   addition.is_whole = is_whole == '1'
   table.insert(additions, addition)
+  name_lanes(addition, names)
 end
 promote()
-learn(lanes_of(additions))
+learn(names)
 
 local outcomes, ids, was_full = {}, {}, false
 for _, addition in ipairs(additions) do

@@ -27,7 +27,7 @@ end
 local function ready_in(name)
   local length = 0
   for each = 1, CRITICAL do
-    length = length + redis.call('LLEN', list_key({name = name}, each))
+    length = length + redis.call('LLEN', list_key(name, each))
   end
   return length
 end
@@ -38,7 +38,7 @@ local function walk_lane(name)
   local dropped = 0
   while priority <= CRITICAL and budget > 0 do
     local most = budget
-    local seen, marked = look_at(list_key({name = name}, priority), most)
+    local seen, marked = look_at(list_key(name, priority), most)
     budget, dropped = budget - seen, dropped + marked
     offset = offset + seen - marked
     if seen < most then priority, offset = priority + 1, 0 end

@@ -14,11 +14,19 @@ for name in take do
 end
 learn(names)
 
+-- What is stored of each lane: interval, burst and limit, below zero for the default.
+local own = {}
+for at, pace in ipairs(#names > 0 and redis.call('HMGET', paces, unpack(names)) or {}) do
+  own[names[at]] = pace and {struct.unpack('>i8i8i8', pace)} or {-1, -1, -1}
+end
+
 local function set_pace(lane, change)
-  lane.own = {tonumber(change.interval) or lane.own[1], tonumber(change.burst) or lane.own[2],
-    tonumber(change.limit) or lane.own[3]}
-  local limit = lane.own[3]
-  lane.limit, lane.is_changed = limit < 0 and lane_concurrency or limit, true
+  local interval, burst, limit = unpack(own[lane.name])
+  interval = tonumber(change.interval) or interval
+  burst = tonumber(change.burst) or burst
+  limit = tonumber(change.limit) or limit
+  own[lane.name] = {interval, burst, limit}
+  lane.limit = limit < 0 and lane_concurrency or limit
 end
 
 for _, change in ipairs(changes) do
@@ -33,7 +41,7 @@ for _, change in ipairs(changes) do
 end
 
 for _, lane in ipairs(all_known) do
-  local interval, burst, limit = unpack(lane.own)
+  local interval, burst, limit = unpack(own[lane.name])
   if interval < 0 and burst < 0 and limit < 0 then
     remove('HDEL', paces, {lane.name})
   else

@@ -12,7 +12,7 @@ drop(delayed)
 
 local function drop_lists(name)
   for priority = 1, CRITICAL do
-    local key = list_key({name = name}, priority)
+    local key = list_key(name, priority)
     local length = redis.call('LLEN', key)
     if length > 0 then
       gone = gone + length

@@ -1,7 +1,7 @@
 -- Hands out requests as if one by one: the lane at the front of the ring gives one and goes to the
 -- back. Costs the same for any number of requests and lanes that are not handed out.
 -- INCLUDE: begin once writes counts records lanes lists requests promote beat commit
--- KEYS: ring gates arrivals criticals delayed leased watched
+-- KEYS: gates arrivals criticals delayed leased watched
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
 -- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over, lanes with their
@@ -15,17 +15,13 @@ local function token_at(index)
 end
 
 -- `at` is the instant of the next change, 0 for now, -1 for none.
-local function answer(at, suspect, values)
-  local names, intervals, paced = {}, {}, {}
-  for _, value in ipairs(values) do
-    if value then table.insert(names, (split_lease(value))) end
-  end
-  learn(names)
-  for _, name in ipairs(names) do
-    if known[name].interval > 0 and not paced[name] then
-      paced[name] = true
-      table.insert(intervals, name)
-      table.insert(intervals, known[name].interval)
+local function answer(at, suspect, lanes, values)
+  local intervals, paced = {}, {}
+  for _, lane in ipairs(lanes) do
+    if lane.interval > 0 and not paced[lane] then
+      paced[lane] = true
+      table.insert(intervals, lane.name)
+      table.insert(intervals, lane.interval)
     end
   end
   return {at < 0 and -1 or math.max(at - now, 0), suspect, intervals, unpack(values)}
@@ -33,15 +29,23 @@ end
 
 if answered then
   local given, at, suspect = unpack(answered)
-  local tokens = {}
+  local tokens, lanes = {}, {}
   for index = 1, given do tokens[index] = token_at(index) end
-  return answer(at, suspect, given > 0 and redis.call('HMGET', leased, unpack(tokens)) or {})
+  local values = given > 0 and redis.call('HMGET', leased, unpack(tokens)) or {}
+  for _, value in ipairs(values) do
+    if value then
+      local name = split_lease(value)
+      learn({name})
+      table.insert(lanes, known[name])
+    end
+  end
+  return answer(at, suspect, lanes, values)
 end
 
 promote()
 
 local held = redis.call('HLEN', leased)
-local grants, removed, suspect, alone = {}, 0, 0, false
+local grants, granting, removed, suspect, alone = {}, {}, 0, 0, false
 
 -- One death from the limit: held alone, so that no neighbour dies with it.
 local function is_suspect(record)
@@ -74,21 +78,24 @@ local function set_pace(lane)
 end
 
 local function grant(lane, list)
-  table.insert(grants, lease_value(lane.name, list.record.raw))
+  grants[#grants + 1] = lane.envelope .. list.record.raw
+  granting[#grants] = lane
   alone = is_suspect(list.record)
   pass(list)
   count('ready', -1)
   lane.criticals = list.priority == CRITICAL and lane.criticals + 1 or 0
   lane.in_flight = lane.in_flight + 1
   if lane.interval > 0 then set_pace(lane) end
-  lane.turn, lane.waits = nil, choose(lane, give_away) ~= nil
+  lane.turn, lane.chosen = nil, choose(lane, give_away)
+  lane.waits = lane.chosen ~= nil
   place(lane)
 end
 
 -- One turn of a lane; what is cancelled or too old goes away on the way.
 local function serve(lane)
   while removed < STEP do
-    local list = choose(lane, give_away)
+    local list = lane.chosen or choose(lane, give_away)
+    lane.chosen = nil
     if not list then
       lane.waits = false
       return place(lane)
@@ -118,7 +125,8 @@ end
 local function open_lane(lane)
   local row = critical_burst > 0 and redis.call('HGET', criticals, lane.name)
   lane.criticals = tonumber(row) or 0
-  lane.was.criticals = lane.criticals
+  lane.was_criticals = lane.criticals
+  lane.envelope = struct.pack('>H', #lane.name) .. lane.name
   open_lists(lane)
 end
 
@@ -129,7 +137,7 @@ local function visit(lanes)
     local turn = lane.turn
     if not lane.lists then open_lane(lane) end
     serve(lane)
-    if lane.turn and lane.turn ~= turn then table.insert(back, lane) end
+    if lane.turn and lane.turn ~= turn then back[#back + 1] = lane end
   end
 end
 
@@ -144,15 +152,14 @@ end
 
 local function serve_ring()
   for _, lane in ipairs(all_known) do
-    if lane.turn and lane.turn ~= lane.was.turn then table.insert(back, lane) end
+    if lane.turn and lane.turn ~= lane.was_turn then table.insert(back, lane) end
   end
   in_order(back)
   local offset, names, page_size = 0, nil, nil
   repeat
     page_size = math.max(want - #grants, 8)
-    names = redis.call('ZRANGE', ring, offset, offset + page_size - 1)
+    names = learn_ring(offset, offset + page_size - 1)
     offset = offset + #names
-    learn(names)
     local lanes = {}
     for _, name in ipairs(names) do
       if known[name].turn then table.insert(lanes, known[name]) end
@@ -225,7 +232,7 @@ end
 
 local function write_criticals()
   for _, lane in ipairs(critical_burst > 0 and all_known or {}) do
-    if lane.lists and lane.criticals ~= lane.was.criticals then
+    if lane.lists and lane.criticals ~= lane.was_criticals then
       if lane.criticals > 0 then
         insert('HSET', criticals, {lane.name, lane.criticals})
       else
@@ -237,8 +244,8 @@ end
 
 local pairs_leased = {}
 for index, value in ipairs(grants) do
-  table.insert(pairs_leased, token_at(index))
-  table.insert(pairs_leased, value)
+  pairs_leased[2 * index - 1] = token_at(index)
+  pairs_leased[2 * index] = value
 end
 insert('HSET', leased, pairs_leased)
 count('leased', #grants)
@@ -253,4 +260,4 @@ local at = next_change()
 remember({#grants, at, suspect})
 -- Who wanted nothing only passes the signal on.
 commit({urgent = true, took = #grants > 0 or want == 0})
-return answer(at, suspect, grants)
+return answer(at, suspect, granting, grants)

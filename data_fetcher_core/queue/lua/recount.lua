@@ -16,7 +16,7 @@ end
 local function ready_in(name)
   local length = 0
   for priority = 1, CRITICAL do
-    length = length + redis.call('LLEN', list_key({name = name}, priority))
+    length = length + redis.call('LLEN', list_key(name, priority))
   end
   return length
 end

@@ -10,12 +10,17 @@ if answered then return answered end
 
 local settlements, tokens = {}, {}
 for packed in take do
-  local move, reason, delay, token, head, detail, has_result, result, pair_count, child_count =
-    struct.unpack('>BBI8Bc0I4c0Hc0BI4c0I4I4', packed)
-  table.insert(tokens, token)
-  table.insert(settlements, {move = move, reason = reason, delay = delay, token = token,
-    head = head, detail = detail, result = has_result == 1 and result,
-    addition = take_addition(pair_count, child_count)})
+  local move, reason, delay, token_size, head_size, detail_size, result_size, pair_count,
+    child_count, at = struct.unpack('>BBI8BI4HI4I4I4', packed)
+  local head_at = at + token_size
+  local detail_at = head_at + head_size
+  local result_at = detail_at + detail_size
+  local token = packed:sub(at, head_at - 1)
+  tokens[#tokens + 1] = token
+  settlements[#tokens] = {move = move, reason = reason, delay = delay, token = token,
+    head = packed:sub(head_at, detail_at - 1), detail = packed:sub(detail_at, result_at - 1),
+    result = result_size > 0 and packed:sub(result_at),
+    addition = take_addition(pair_count, child_count)}
 end
 
 if redis.call('HEXISTS', consumers, client) == 0 then
@@ -25,17 +30,25 @@ end
 local held, names = {}, {}
 for at, value in ipairs(redis.call('HMGET', leased, unpack(tokens))) do
   if value then
-    local lane, raw = split_lease(value)
-    held[tokens[at]] = {lane = lane, raw = raw, record = read(raw)}
-    table.insert(names, lane)
-    for _, name in ipairs(lanes_of({settlements[at].addition})) do table.insert(names, name) end
+    local start = record_start(value)
+    local lane = value:sub(3, start - 1)
+    held[tokens[at]] = {lane = lane, value = value, start = start}
+    names[#names + 1] = lane
+    name_lanes(settlements[at].addition, names)
   end
 end
 learn(names)
 
 local results_added, settled_tokens = {}, {}
 
+-- What most settlements, completing what nobody cancelled, have no need to look at.
+local function look_into(lease)
+  lease.raw = lease.value:sub(lease.start)
+  lease.record = read(lease.raw)
+end
+
 local function complete(settlement, lease)
+  if any_marked then look_into(lease) end
   if lease.record then unmark(lease.record) end
   if settlement.result then table.insert(results_added, settlement.result) end
   count('completed', 1)
@@ -73,14 +86,14 @@ local function settle(settlement, lease)
   admit(settlement.addition, math.huge, admissions, ids)
   land(lane)
   touch(lane)
-  table.insert(settled_tokens, settlement.token)
+  settled_tokens[#settled_tokens + 1] = settlement.token
   if settlement.move == MOVE_COMPLETE then
     complete(settlement, lease)
-  elseif lease.record and is_dropped(lease.record) then
-    return OUTCOME_CANCELLED
-  else
-    move_on(settlement, lane, lease)
+    return OUTCOME_DONE
   end
+  look_into(lease)
+  if lease.record and is_dropped(lease.record) then return OUTCOME_CANCELLED end
+  move_on(settlement, lane, lease)
   return OUTCOME_DONE
 end
 

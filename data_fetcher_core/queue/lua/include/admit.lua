@@ -7,29 +7,30 @@ local told = {}
 
 local function unpack_request(packed)
   local delay, expires_in, hash, told_id, start = struct.unpack('>I8I8Bc0Hc0', packed)
-  local record = read(packed:sub(start))
-  if not record then error('a new request does not have the shape of a record') end
+  local priority, _, _, _, id_size, lane_size = shape(packed, start)
+  if not priority then error('a new request does not have the shape of a record') end
   if hash ~= '' and told[hash] == nil then
     told[hash] = redis.call('HGET', bucket_of(hash), field_of(hash))
   end
+  local lane_start = start + HEADER_SIZE + id_size
   return {delay = delay, expires_in = expires_in, hash = hash, told_id = told_id,
-    record = record, lane = lane_of(record)}
+    packed = packed, start = start, priority = priority,
+    lane = packed:sub(lane_start, lane_start + lane_size - 1)}
 end
+
+local no_addition = {checkpoint = {}, requests = {}}
 
 -- An addition is a checkpoint, as pairs of name and value, and requests.
 local function take_addition(pair_count, request_count)
+  if pair_count == 0 and request_count == 0 then return no_addition end
   local addition = {checkpoint = {}, requests = {}}
   for at = 1, 2 * pair_count do addition.checkpoint[at] = take() end
   for at = 1, request_count do addition.requests[at] = unpack_request(take()) end
   return addition
 end
 
-local function lanes_of(additions)
-  local names = {}
-  for _, addition in ipairs(additions) do
-    for _, request in ipairs(addition.requests) do names[#names + 1] = request.lane end
-  end
-  return names
+local function name_lanes(addition, names)
+  for _, request in ipairs(addition.requests) do names[#names + 1] = request.lane end
 end
 
 local function is_seen(request)
@@ -55,11 +56,12 @@ local function accept(request)
   end
   count('enqueued', 1)
   local expires_at = request.expires_in > 0 and now + request.expires_in or 0
-  local raw = request.record.raw
-  raw = raw:sub(1, 8) .. instant_bytes .. struct.pack('>I8', expires_at) .. raw:sub(25)
+  local packed, start = request.packed, request.start
+  local raw = packed:sub(start, start + 7) .. instant_bytes .. struct.pack('>I8', expires_at)
+    .. packed:sub(start + 24)
   if request.delay > 0 then return make_wait(raw, request.delay) end
   local lane = known[request.lane]
-  push(tails, lane, request.record.priority, raw)
+  push(tails, lane, request.priority, raw)
   touch(lane)
 end
 
@@ -75,7 +77,7 @@ local function admit(addition, places, outcomes, ids)
     else
       places = places - 1
       accept(request)
-      table.insert(outcomes, ADMISSION_NEW)
+      outcomes[#outcomes + 1] = ADMISSION_NEW
     end
   end
   insert('HSET', checkpoints, addition.checkpoint)
@@ -83,6 +85,8 @@ end
 
 local function as_bytes(numbers)
   local bytes = {}
-  for at, one in ipairs(numbers) do bytes[at] = string.char(one) end
+  for first = 1, #numbers, STEP do
+    bytes[#bytes + 1] = string.char(unpack(numbers, first, math.min(first + STEP - 1, #numbers)))
+  end
   return table.concat(bytes)
 end

@@ -13,21 +13,16 @@ local function is_before(left, right)
   return #left < #right
 end
 
--- The client's leases, the longest ready first.
+-- The client's leases in the order of its leasing, which is that of their tokens.
 local function leases_in_order()
   local stored, leases, names = redis.call('HGETALL', leased), {}, {}
   for at = 1, #stored, 2 do
     local name, raw = split_lease(stored[at + 1])
-    local record = read(raw)
     table.insert(names, name)
-    table.insert(leases, {token = stored[at], lane = name, raw = raw, record = record,
-      ready_at = record and record.ready_at or 0, id = record and id_of(record) or ''})
+    table.insert(leases, {token = stored[at], lane = name, raw = raw, record = read(raw)})
   end
   learn(names)
-  table.sort(leases, function(one, other)
-    if one.ready_at ~= other.ready_at then return one.ready_at < other.ready_at end
-    return is_before(one.id, other.id)
-  end)
+  table.sort(leases, function(one, other) return is_before(one.token, other.token) end)
   return leases
 end
 

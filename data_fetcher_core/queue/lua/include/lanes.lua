@@ -8,18 +8,28 @@ local known, all_known, touched = {}, {}, {}
 local function know(name, turn, parking, gate, in_flight, pace)
   local interval, burst, limit = -1, -1, -1
   if pace then interval, burst, limit = struct.unpack('>i8i8i8', pace) end
+  turn, parking = tonumber(turn), tonumber(parking)
+  gate, in_flight = tonumber(gate) or 0, tonumber(in_flight) or 0
   local lane = {
-    name = name, gate = tonumber(gate) or 0, in_flight = tonumber(in_flight) or 0,
-    turn = tonumber(turn), parking = tonumber(parking), waits = turn or parking,
-    own = {interval, burst, limit},
+    name = name, waits = turn or parking,
+    turn = turn, parking = parking, gate = gate, in_flight = in_flight,
+    was_turn = turn, was_parking = parking, was_gate = gate, was_in_flight = in_flight,
     interval = interval < 0 and lane_interval or interval,
     burst = burst < 0 and lane_burst or burst,
     limit = limit < 0 and lane_concurrency or limit,
   }
-  lane.was = {turn = lane.turn, parking = lane.parking, gate = lane.gate,
-    in_flight = lane.in_flight}
   known[name] = lane
   all_known[#all_known + 1] = lane
+end
+
+local function know_all(names, turns, parkings, opening)
+  local flights = redis.call('HMGET', inflight, unpack(names))
+  local own = redis.call('HMGET', paces, unpack(names))
+  for at, name in ipairs(names) do
+    if not known[name] then
+      know(name, turns[at], parkings[at], opening[at], flights[at], own[at])
+    end
+  end
 end
 
 -- Read all that is stored of these lanes, in a few commands however many they are.
@@ -33,15 +43,21 @@ local function learn(names)
   end
   for first = 1, #new, STEP do
     local page = {unpack(new, first, math.min(first + STEP - 1, #new))}
-    local turns = redis.call('ZMSCORE', ring, unpack(page))
-    local parkings = redis.call('ZMSCORE', parked, unpack(page))
-    local opening = redis.call('ZMSCORE', gates, unpack(page))
-    local flights = redis.call('HMGET', inflight, unpack(page))
-    local own = redis.call('HMGET', paces, unpack(page))
-    for at, name in ipairs(page) do
-      know(name, turns[at], parkings[at], opening[at], flights[at], own[at])
-    end
+    know_all(page, redis.call('ZMSCORE', ring, unpack(page)),
+      redis.call('ZMSCORE', parked, unpack(page)), redis.call('ZMSCORE', gates, unpack(page)))
   end
+end
+
+-- A page of the ring. Of a lane that stands there, half of it is known beforehand.
+local function learn_ring(first, last)
+  local found = redis.call('ZRANGE', ring, first, last, 'WITHSCORES')
+  local names, turns = {}, {}
+  for at = 1, #found, 2 do
+    names[#names + 1] = found[at]
+    turns[#names] = found[at + 1]
+  end
+  if #names > 0 then know_all(names, turns, {}, {}) end
+  return names
 end
 
 local function place(lane)
@@ -73,9 +89,9 @@ local function land(lane)
 end
 
 local function write_zset(zset, field)
-  local entering, leaving = {}, {}
+  local entering, leaving, was = {}, {}, 'was_' .. field
   for _, lane in ipairs(all_known) do
-    local before, after = lane.was[field], lane[field]
+    local before, after = lane[was], lane[field]
     if after and after ~= 0 and after ~= before then
       entering[#entering + 1] = after
       entering[#entering + 1] = lane.name
@@ -93,7 +109,7 @@ local function write_lanes()
   write_zset(gates, 'gate')
   local flying, landed = {}, {}
   for _, lane in ipairs(all_known) do
-    if lane.in_flight ~= lane.was.in_flight then
+    if lane.in_flight ~= lane.was_in_flight then
       if lane.in_flight > 0 then
         flying[#flying + 1] = lane.name
         flying[#flying + 1] = lane.in_flight

@@ -10,15 +10,22 @@ for digit in used_before:gmatch('.') do used[tonumber(digit)] = true end
 
 local tails, fronts = {}, {}
 
-local function list_key(lane, priority)
-  return ready_of .. priority .. ':' .. lane.name
+local function list_key(name, priority)
+  return ready_of .. priority .. ':' .. name
 end
 
 local function push(ends, lane, priority, raw)
-  local key = list_key(lane, priority)
-  ends[key] = ends[key] or {}
-  table.insert(ends[key], raw)
-  used[priority] = true
+  local pushed = ends[lane]
+  if not pushed then
+    pushed = {}
+    ends[lane] = pushed
+  end
+  if not pushed[priority] then
+    pushed[priority] = {}
+    used[priority] = true
+  end
+  pushed = pushed[priority]
+  pushed[#pushed + 1] = raw
   lane.waits, lane.gained = true, true
   count('ready', 1)
 end
@@ -30,8 +37,9 @@ local function open_lists(lane)
   lane.lists = {}
   for priority = 1, CRITICAL do
     if used[priority] then
-      table.insert(lane.lists, {priority = priority, key = list_key(lane, priority),
-        page = {}, at = 0, read = 0, taken = 0})
+      table.insert(lane.lists, {priority = priority, key = list_key(lane.name, priority),
+        pushed = tails[lane] and tails[lane][priority], page = {}, at = 0, read = 0, taken = 0,
+        first = {}})
     end
   end
 end
@@ -41,14 +49,14 @@ local function read_on(list)
   list.at, list.read = 0, list.read + #list.page
   if #list.page < share then
     list.is_read = true
-    for _, raw in ipairs(tails[list.key] or {}) do table.insert(list.page, raw) end
+    for _, raw in ipairs(list.pushed or {}) do table.insert(list.page, raw) end
   end
 end
 
 local function look(list)
   if list.at == #list.page and not list.is_read then read_on(list) end
   local raw = list.page[list.at + 1]
-  list.record = raw and read(raw)
+  list.record = raw and read_into(list.first, raw)
   if list.record then list.rank = list.record.ready_at - list.priority * ageing_step end
   return raw
 end
@@ -86,10 +94,20 @@ local function choose(lane, give_away)
   return critical and not (best and burst_over) and critical or best
 end
 
+local function write_pushes(ends, command)
+  for lane, by_priority in pairs(ends) do
+    for priority, raws in pairs(by_priority) do
+      local key = list_key(lane.name, priority)
+      -- A list that is only pushed to was not read: asking its length refuses one that is none.
+      redis.call('LLEN', key)
+      insert(command, key, raws)
+    end
+  end
+end
+
 local function write_lists()
-  -- A list that is only pushed to has not been read: asking its length refuses one that is none.
-  for key, raws in pairs(tails) do redis.call('LLEN', key) insert('RPUSH', key, raws) end
-  for key, raws in pairs(fronts) do redis.call('LLEN', key) insert('LPUSH', key, raws) end
+  write_pushes(tails, 'RPUSH')
+  write_pushes(fronts, 'LPUSH')
   for _, lane in ipairs(all_known) do
     for _, list in ipairs(lane.lists or {}) do
       if list.taken > 0 then remove('LTRIM', list.key, {list.taken, -1}) end

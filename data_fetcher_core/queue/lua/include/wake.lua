@@ -15,7 +15,7 @@ end
 local function stirred()
   local names = {}
   for _, lane in ipairs(all_known) do
-    if lane.turn and (lane.gained or lane.turn ~= lane.was.turn) then
+    if lane.turn and (lane.gained or lane.turn ~= lane.was_turn) then
       names[#names + 1] = lane.name
     end
   end
@@ -35,8 +35,8 @@ end
 local function ring_after()
   local lanes = redis.call('ZCARD', ring)
   for _, lane in ipairs(all_known) do
-    if lane.turn and not lane.was.turn then lanes = lanes + 1 end
-    if lane.was.turn and not lane.turn then lanes = lanes - 1 end
+    if lane.turn and not lane.was_turn then lanes = lanes + 1 end
+    if lane.was_turn and not lane.turn then lanes = lanes - 1 end
   end
   return lanes
 end
