@@ -265,12 +265,8 @@ class RedisProxy:
         chosen = next((fault for fault in self._faults if fault.takes(request)), None)
         return pass_on if chosen is None else chosen.action
 
-    async def flows(self, direction: str) -> None:
-        """Return once nothing holds the bytes of this direction back."""
-        await self._flow[direction].wait()
-
     async def write(self, writer: asyncio.StreamWriter, data: bytes, direction: str) -> None:
-        await self.flows(direction)
+        await self._flow[direction].wait()
         size = self.slice_size or max(len(data), 1)
         for start in range(0, len(data), size):
             writer.write(data[start : start + size])
@@ -295,7 +291,6 @@ class _Wire:
     async def read_requests(self, reader: asyncio.StreamReader) -> None:
         """Runs ahead of the exchanges, so that a client that leaves is noticed at once."""
         while True:
-            await self._proxy.flows("requests")
             self._requests.put_nowait(await read_request(reader))
 
     async def read_replies(self, reader: asyncio.StreamReader) -> None:

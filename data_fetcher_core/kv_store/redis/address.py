@@ -1,0 +1,184 @@
+"""Where a Redis server is, read from a URL; what is secret in it never shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from data_fetcher_core.errors import ConfigurationError
+
+_DEFAULT_PORT = 6379
+_PLAIN = ("redis", "redis+cluster")
+_TLS = ("rediss", "rediss+cluster")
+SCHEMES = (*_PLAIN, *_TLS, "unix")
+_FORM = "redis://[user:password@]host[:port][/db]"
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class RedisAddress:
+    """A parsed URL. Its text leaves out user, password and options."""
+
+    scheme: str
+    endpoints: tuple[Endpoint, ...]
+    path: str
+    db: int
+    username: str | None = field(repr=False)
+    password: str | None = field(repr=False)
+    tls: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def is_cluster(self) -> bool:
+        return self.scheme.endswith("+cluster")
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme in _TLS
+
+    def __str__(self) -> str:
+        if self.scheme == "unix":
+            return f"unix://{self.path}?db={self.db}"
+        where = ",".join(map(str, self.endpoints))
+        return f"{self.scheme}://{where}" + ("" if self.is_cluster else f"/{self.db}")
+
+    def scrub(self, text: str) -> str:
+        """``text`` without the password; a server may repeat what it was sent."""
+        secret = self.password or self.username
+        return text.replace(secret, _HIDDEN) if secret else text
+
+
+def parse_address(url: str, *, password: str | None = None) -> RedisAddress:
+    """``password`` is for callers who keep it out of the URL."""
+    parts = _split(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    _refuse_unknown(options, parts.scheme)
+    username, own_password = _credentials(parts, options)
+    if password and own_password:
+        raise ConfigurationError(
+            "the Redis password is given twice, in the URL and as redis_password: leave one out"
+        )
+    is_socket = parts.scheme == "unix"
+    return RedisAddress(
+        scheme=parts.scheme,
+        endpoints=() if is_socket else _endpoints(parts),
+        path=_socket_path(parts) if is_socket else "",
+        db=_database(parts, options.pop("db", None)),
+        username=username,
+        password=own_password or password,
+        tls={name: _TLS_OPTIONS[name](value) for name, value in options.items()},
+    )
+
+
+def _split(url: str) -> SplitResult:
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a Redis URL must be a string, not {type(url).__name__}")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigurationError(f"the Redis URL cannot be read: write {_FORM}") from None
+    if parts.scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ConfigurationError(
+            f"{parts.scheme!r} is no scheme of a Redis URL: use one of {known}"
+        )
+    # A password with an unescaped / ? or # ends up in another part of the URL. No message
+    # may repeat such a part, so this is refused before any part is looked at.
+    if "@" in parts.path + parts.query or parts.fragment:
+        raise ConfigurationError(
+            "the Redis URL has an '@' or '#' after its host: percent-encode the special "
+            f"characters of the password (urllib.parse.quote) and write {_FORM}"
+        )
+    return parts
+
+
+def _credentials(parts: SplitResult, options: dict[str, str]) -> tuple[str | None, str | None]:
+    """From ``user:password@``, or from the query, where URLs of sockets have them."""
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    username, _, password = userinfo.partition(":")
+    in_query = options.pop("username", ""), options.pop("password", "")
+    if at and any(in_query):
+        raise ConfigurationError(
+            "the Redis URL names user or password twice, before the host and after the '?': "
+            "leave one out"
+        )
+    found = (unquote(username), unquote(password)) if at else in_query
+    return found[0] or None, found[1] or None
+
+
+def _endpoints(parts: SplitResult) -> tuple[Endpoint, ...]:
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    if len(hosts) > 1 and not parts.scheme.endswith("+cluster"):
+        raise ConfigurationError(
+            f"{parts.scheme}:// names one host, not {len(hosts)}: several are the seeds of a "
+            "cluster, redis+cluster://a,b,c"
+        )
+    return tuple(_endpoint(host) for host in hosts)
+
+
+def _endpoint(text: str) -> Endpoint:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = unquote(parts.hostname or "localhost"), parts.port
+    except ValueError:
+        raise ConfigurationError(
+            f"the Redis URL names {text!r} where host:port should be: the port is a number from "
+            f"1 to 65535; write {_FORM}"
+        ) from None
+    if port == 0:
+        raise ConfigurationError(f"the Redis URL names port 0: write {_FORM}")
+    return Endpoint(host, _DEFAULT_PORT if port is None else port)
+
+
+def _socket_path(parts: SplitResult) -> str:
+    if not parts.path:
+        raise ConfigurationError("a unix:// URL names the path of a socket: unix:///run/redis.sock")
+    return unquote(parts.path)
+
+
+def _database(parts: SplitResult, in_query: str | None) -> int:
+    in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
+    text = in_path or in_query or "0"
+    if not (text.isascii() and text.isdecimal()):
+        raise ConfigurationError(f"the database of a Redis URL is a number, not {text!r}: {_FORM}")
+    if parts.scheme.endswith("+cluster") and int(text) != 0:
+        raise ConfigurationError(f"a Redis cluster has database 0 only, not {text}")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    answers = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if text.lower() not in answers:
+        raise ConfigurationError(f"ssl_check_hostname is true or false, not {text!r}")
+    return answers[text.lower()]
+
+
+# The authority is always verified; these say which one, and who we are.
+_TLS_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "ssl_ca_certs": str,
+    "ssl_ca_path": str,
+    "ssl_certfile": str,
+    "ssl_keyfile": str,
+    "ssl_check_hostname": _flag,
+}
+
+
+def _refuse_unknown(options: Mapping[str, str], scheme: str) -> None:
+    known = {"db", "username", "password"} | (set(_TLS_OPTIONS) if scheme in _TLS else set())
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise ConfigurationError(
+            f"a {scheme}:// URL has no option {unknown[0]!r}; it has {', '.join(sorted(known))} "
+            "(time-outs are set by op_timeout; certificates are always verified)"
+        )

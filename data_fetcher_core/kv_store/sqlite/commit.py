@@ -1,0 +1,173 @@
+"""Group commit: everything that waits, in one transaction; what fails, alone.
+
+Nobody is answered before COMMIT. A savepoint keeps each function's failure to itself. Some errors
+of SQLite end the whole transaction, savepoints included (no room, above all): then each function
+runs once more, in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from data_fetcher_core.errors import DataFetcherError, StoreFull
+from data_fetcher_core.kv_store.sqlite.faults import (
+    SQL_ERRORS,
+    as_store_error,
+    ends_transaction,
+    is_busy,
+    is_full,
+)
+from data_fetcher_core.kv_store.sqlite.outcomes import Blocked, Failed, Outcome
+from data_fetcher_core.kv_store.sqlite.session import Session
+from data_fetcher_core.kv_store.sqlite.transaction import SQLiteTransaction
+
+_EDGE = (DataFetcherError, OSError, *SQL_ERRORS)
+
+
+class Step(Protocol):
+    """A function that waits to be run, and whether it may use the last room there is."""
+
+    @property
+    def fn(self) -> Callable[[SQLiteTransaction], Any]: ...
+
+    @property
+    def urgent(self) -> bool: ...
+
+
+class _TransactionLost(Exception):
+    """The transaction is undone with everything in it; any step may run again."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class GroupCommit:
+    """Runs functions against a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.others_wait = False
+
+    def run(self, steps: Sequence[Step]) -> list[Outcome]:
+        """The outcome of each step. Never waits: what cannot run now is :class:`Blocked`."""
+        try:
+            entered = self._session.enter()
+        except _EDGE as error:
+            return self._none_kept(steps, error)
+        if not entered:
+            return [Blocked(self._session.holder)] * len(steps)
+        try:
+            return self._run_entered(steps)
+        finally:
+            self.others_wait = self._session.leave()
+
+    def _run_entered(self, steps: Sequence[Step]) -> list[Outcome]:
+        if len(steps) > 1:
+            try:
+                return self._together(steps)
+            except _TransactionLost:
+                pass
+        return [self._alone(step) for step in steps]
+
+    def _alone(self, step: Step) -> Outcome:
+        """Run one step by itself; where there is no room, make some and try again."""
+        reserve = self._session.reserve
+        outcome = self._attempt(step)
+        if _wants_room(outcome) and (step.urgent or not reserve.refusing):
+            self._make_room()
+            outcome = self._attempt(step)
+        if _wants_room(outcome) and step.urgent and reserve.spend():
+            self._session.shorten_log()
+            outcome = self._attempt(step)
+        if _wants_room(outcome) and not reserve.refusing:
+            reserve.refuse()
+        return outcome
+
+    def _make_room(self) -> None:
+        """Move the log into the database, if need be with room the reserve lends for it."""
+        reserve = self._session.reserve
+        if not self._session.shorten_log() and reserve.spend():
+            self._session.shorten_log()
+            reserve.restore()
+
+    def _attempt(self, step: Step) -> Outcome:
+        try:
+            return self._together([step])[0]
+        except _TransactionLost as lost:
+            return Failed(as_store_error(lost.error, self._session.path))
+
+    def _together(self, steps: Sequence[Step]) -> list[Outcome]:
+        """One transaction over all steps, or :class:`_TransactionLost`."""
+        try:
+            connection = self._session.connection()
+            self._session.reserve.look()
+            connection.execute("BEGIN IMMEDIATE")
+            before = connection.total_changes
+            outcomes = self._run_all(connection, steps)
+            self._commit(connection, changed=connection.total_changes != before)
+        except _EDGE as error:
+            return self._none_kept(steps, error)
+        return outcomes
+
+    def _run_all(self, connection: sqlite3.Connection, steps: Sequence[Step]) -> list[Outcome]:
+        try:
+            if len(steps) == 1:
+                return [self._run_one(connection, steps[0], "ROLLBACK")]
+            return [self._run_apart(connection, step) for step in steps]
+        except SQL_ERRORS as error:
+            raise self._lost(error) from error
+
+    def _run_apart(self, connection: sqlite3.Connection, step: Step) -> Outcome:
+        connection.execute("SAVEPOINT step")
+        outcome = self._run_one(connection, step, "ROLLBACK TO step")
+        connection.execute("RELEASE step")
+        return outcome
+
+    def _run_one(self, connection: sqlite3.Connection, step: Step, undo: str) -> Outcome:
+        session = self._session
+        refusing = session.reserve.refusing and not step.urgent
+        tx = SQLiteTransaction(connection, session.path, epoch=session.epoch, refusing=refusing)
+        outcome = tx.run(step.fn)
+        if tx.error is not None and (ends_transaction(tx.error) or not connection.in_transaction):
+            raise self._lost(tx.error)
+        if isinstance(outcome, Failed):
+            connection.execute(undo)
+        return outcome
+
+    def _commit(self, connection: sqlite3.Connection, *, changed: bool) -> None:
+        if not connection.in_transaction:  # the only step has failed
+            return
+        self._session.check()
+        try:
+            number = self._session.count_commit(connection) if changed else None
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if is_full(error):
+                raise self._lost(error) from error
+            raise
+        if number is not None:
+            self._session.acknowledge(number)
+            if not self._session.bound_log(connection):
+                self._make_room()
+
+    def _lost(self, error: BaseException) -> _TransactionLost:
+        if is_full(error):
+            self._session.undo()
+        else:
+            self._session.drop()
+        return _TransactionLost(error)
+
+    def _none_kept(self, steps: Sequence[Step], error: BaseException) -> list[Outcome]:
+        """Nobody runs again: after a failed COMMIT it is not known what the disk has kept."""
+        if is_busy(error):
+            self._session.undo()
+            return [Blocked(lambda: "a program without our lock")] * len(steps)
+        self._session.drop()
+        return [Failed(as_store_error(error, self._session.path)) for _ in steps]
+
+
+def _wants_room(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and isinstance(outcome.error, StoreFull)

@@ -1,0 +1,72 @@
+"""Whether a write-ahead log follows on from the database beside it.
+
+SQLite takes in whatever ``-wal`` it finds. Where a process was killed, and then an older copy of
+the database was put back without removing the log, the two make a third thing that never was. But
+every commit of ours is numbered: the first one in the log must come right after the last one in the
+file, or be in it already.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from data_fetcher_core.kv_store.sqlite.connection import Connect, as_uri
+
+_LEAST_PAGE = 512
+_HEADER = struct.Struct(">8xI4x8s8x")  # page size, salts
+_FRAME = struct.Struct(">I4x8s8x")  # page number, salts
+# How many bytes hold an integer of each of SQLite's serial types; 8 and 9 stand for 0 and 1.
+_WIDTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+
+
+def follows_on(log: Path, path: Path, connect: Connect) -> bool:
+    """Whether the log's commits continue those of the file; ``True`` where that cannot be told."""
+    if not log.exists():
+        return True
+    match _counter_in_file(path, connect):
+        case [(int(page), int(in_file))]:
+            numbers = (_only_integer(content) for at, content in _frames(log) if at == page)
+            return next(numbers, 0) <= in_file + 1
+    return True
+
+
+def _counter_in_file(path: Path, connect: Connect) -> list[tuple[object, object]]:
+    """The page that holds the number of commits, and the number, without the log."""
+    with closing(connect(as_uri(path, "mode=ro&immutable=1"))) as connection:
+        try:
+            connection.execute("PRAGMA writable_schema = ON")
+            return connection.execute(
+                "SELECT rootpage, n FROM sqlite_master, commits WHERE name = 'commits'"
+            ).fetchall()
+        except sqlite3.Error:  # a checkpoint was cut short: SQLite completes it from the log
+            return []
+
+
+def _frames(log: Path) -> Iterator[tuple[int, bytes]]:
+    """The pages in the log; frames left over from an earlier use of the file have other salts."""
+    with log.open("rb") as file:
+        header = file.read(_HEADER.size)
+        if len(header) < _HEADER.size:
+            return
+        page_size, salts = _HEADER.unpack(header)
+        if page_size < _LEAST_PAGE:
+            return
+        while len(frame := file.read(_FRAME.size + page_size)) == _FRAME.size + page_size:
+            number, frame_salts = _FRAME.unpack_from(frame)
+            if frame_salts != salts:
+                return
+            yield number, frame[_FRAME.size :]
+
+
+def _only_integer(page: bytes) -> int:
+    """The one value of a table's leaf page with one row of one column."""
+    cell = int.from_bytes(page[8:10], "big")
+    # The sizes of row and header and the row's number take a byte each.
+    kind = int.from_bytes(page[cell + 3 : cell + 4], "big")
+    if kind in _WIDTHS:
+        return int.from_bytes(page[cell + 4 : cell + 4 + _WIDTHS[kind]], "big")
+    return kind - 8

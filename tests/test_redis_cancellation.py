@@ -1,0 +1,215 @@
+"""A call that is cancelled or timed out leaves no reply for the next one, and nothing open."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from data_fetcher_core.errors import StoreUnavailable
+from data_fetcher_core.kv_store.redis import RedisStore
+from tests.conftest import OpenRedis, StartRedis
+from tests.redis_proxy import Exchange, RedisProxy
+from tests.servers import RedisServer, open_files
+from tests.waiting import until
+
+Verb = Callable[[RedisStore, int], Coroutine[Any, Any, Any]]
+ECHO = "return ARGV[1]"
+VERBS: dict[str, Verb] = {
+    "get": lambda store, n: store.get(f"{n}"),
+    "exists": lambda store, n: store.exists(f"{n}"),
+    "put": lambda store, n: store.put(f"{n}", n),
+    "delete": lambda store, n: store.delete(f"gone{n}"),
+    "range_get": lambda store, n: store.range_get(f"{n}", limit=1),
+    "run_script": lambda store, n: store.run_script(ECHO, [], [n]),
+    "block_on": lambda store, n: store.block_on([b"never"], 0.05),
+}
+
+
+class CancelAt:
+    """Awaits ``work``, and cancels the task at the n-th suspension; ``reached`` says if it came."""
+
+    def __init__(self, work: Awaitable[Any], nth: int) -> None:
+        self._work = work
+        self._left = nth
+        self.reached = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        error: BaseException | None = None
+        while True:
+            try:
+                waited_for = next(steps) if error is None else steps.throw(error)
+            except StopIteration as end:
+                return end.value
+            self._count_down()
+            try:
+                yield waited_for
+                error = None
+            except BaseException as thrown:  # noqa: BLE001 - handed on to the work
+                error = thrown
+
+    def _count_down(self) -> None:
+        self._left -= 1
+        task = asyncio.current_task()
+        if self._left == 0 and task is not None:
+            self.reached = True
+            task.cancel()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "connected"])
+async def test_cancelled_at_every_suspension(
+    redis_server: RedisServer, open_redis: OpenRedis, verb: str, fresh: bool
+) -> None:
+    redis_server.flush()
+    store = open_redis(redis_server.url)
+    await store.put("1", 1)
+    for nth in range(1, 100):
+        if fresh:
+            await store.close()
+        work = CancelAt(VERBS[verb](store, 1), nth)
+        task = asyncio.ensure_future(_finish(work))
+        await asyncio.wait([task])
+        assert task.cancelled() == work.reached
+        assert await store.get("1") == 1
+        assert await store.run_script(ECHO, [], [nth]) == b"%d" % nth
+        if not work.reached:
+            break
+    else:
+        pytest.fail("the verb never came to its end")
+    await until(lambda: redis_server.connected_clients() == 1)
+
+
+async def _finish(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+async def test_no_reply_reaches_another_caller(
+    redis_proxy: RedisProxy, open_redis: OpenRedis
+) -> None:
+    """A thousand cancelled calls over a slow network, each asking for something of its own."""
+    dice = random.Random(1)
+
+    async def dawdle(exchange: Exchange) -> None:
+        await asyncio.sleep(dice.uniform(0, 0.002))
+        await exchange.forward()
+        reply = await exchange.reply()
+        await asyncio.sleep(dice.uniform(0, 0.002))
+        await exchange.send(reply)
+
+    store = open_redis(redis_proxy.url)
+    for n in range(50):
+        await store.put(f"{n}", n)
+    redis_proxy.fault(dawdle, times=float("inf"))
+    cancelled = answered = 0
+    while cancelled < 1000:
+        tasks = {n: asyncio.ensure_future(_ask(store, n)) for n in range(50)}
+        for n in dice.sample(range(50), 40):
+            await asyncio.sleep(dice.uniform(0, 0.0003))
+            tasks[n].cancel()
+        await asyncio.wait(tasks.values())
+        for n, task in tasks.items():
+            cancelled += task.cancelled()
+            if not task.cancelled():
+                answered += 1
+                assert task.result() == (n, b"%d" % n, [(f"{n}", n)])
+    assert answered > 100
+
+
+async def _ask(store: RedisStore, n: int) -> tuple[Any, Any, Any]:
+    value = await store.get(f"{n}")
+    echo = await store.run_script(ECHO, [], [n])
+    return value, echo, await store.range_get(f"{n}", limit=1)
+
+
+async def _cancel_many(store: RedisStore, times: int) -> None:
+    dice = random.Random(2)
+    verbs = list(VERBS.values())
+    for start in range(0, times, 20):
+        tasks = [asyncio.ensure_future(dice.choice(verbs)(store, n)) for n in range(20)]
+        await asyncio.sleep(dice.choice([0, 0, 0.0005, 0.001]))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert await store.run_script(ECHO, [], [start]) == b"%d" % start
+
+
+@pytest.mark.parametrize("times", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_cancelled_calls_leave_nothing_open(
+    redis_server: RedisServer, open_redis: OpenRedis, times: int
+) -> None:
+    redis_server.flush()
+    store = open_redis(redis_server.url)
+    await store.get("warm")
+    files, clients = open_files(), redis_server.connected_clients()
+    await _cancel_many(store, times)
+    await store.close()
+    await store.get("warm")
+    await until(lambda: abs(redis_server.connected_clients() - clients) <= 2)
+    await until(lambda: abs(open_files() - files) <= 2)
+
+
+@pytest.mark.parametrize("times", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_timed_out_calls_leave_nothing_open(
+    start_redis: StartRedis, open_redis: OpenRedis, times: int
+) -> None:
+    server = start_redis()
+    store = open_redis(server.url, op_timeout=0.05, max_connections=1000)
+    await store.get("warm")
+    files, clients = open_files(), server.connected_clients()
+    for _ in range(0, times, 100):
+        server.freeze()
+        calls = [store.get(f"{n}") for n in range(100)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+        server.thaw()
+        await _until_it_works(store)
+    await until(lambda: abs(server.connected_clients() - clients) <= 2)
+    await until(lambda: abs(open_files() - files) <= 2)
+
+
+async def _until_it_works(store: RedisStore) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(StoreUnavailable):
+                await store.get("warm")
+                return
+
+
+async def test_waiting_for_a_connection_is_part_of_the_time(
+    start_redis: StartRedis, open_redis: OpenRedis
+) -> None:
+    server = start_redis()
+    store = open_redis(server.url, op_timeout=0.3, max_connections=1)
+    await store.get("warm")
+    server.freeze()
+    try:
+        start = asyncio.get_running_loop().time()
+        calls = [store.get(f"{n}") for n in range(10)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+        assert asyncio.get_running_loop().time() - start < 0.3 * 1.1 + 0.5
+    finally:
+        server.thaw()
+
+
+async def test_a_cancelled_wait_takes_nothing_later(
+    redis_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    redis_server.flush()
+    store = open_redis(redis_server.url)
+    with redis_server.client() as client:
+        for _ in range(20):
+            waiting = asyncio.ensure_future(store.block_on([b"list"], 10))
+            await until(lambda: int(client.info("clients")["blocked_clients"]) == 1)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await until(lambda: int(client.info("clients")["blocked_clients"]) == 0)
+            client.rpush("list", "x")
+            assert client.llen("list") == 1
+            assert await store.block_on([b"list"], 1) == b"list"
