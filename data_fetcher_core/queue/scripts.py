@@ -5,6 +5,7 @@ A file begins with a header that says what it guarantees and what it is given::
     -- Says that the client lives.
     -- INCLUDE: begin writes
     -- KEYS: consumers leased
+    -- CHECKS: keys that only the steps after this one use, refused here already
     -- STEMS: ready_of
     -- ARGV: client
     -- REST: what follows the named arguments, if anything does
@@ -31,7 +32,7 @@ from data_fetcher_core.queue.ordering import CRITICAL
 from data_fetcher_core.queue.records import HEADER, VERSION
 
 LAYOUT = 1
-_FIELDS = ("INCLUDE", "KEYS", "STEMS", "ARGV", "REST", "RETURNS")
+_FIELDS = ("INCLUDE", "KEYS", "CHECKS", "STEMS", "ARGV", "REST", "RETURNS")
 _FIELD = re.compile(rf"-- ({'|'.join(_FIELDS)}):(.*)")
 _WORD = re.compile(r"\b[A-Z][A-Z_]+\b")
 _SIZE_OF = {"hash": "HLEN", "zset": "ZCARD", "set": "SCARD", "list": "LLEN"}
@@ -133,7 +134,8 @@ def _included(source: Source, done: set[str]) -> list[Source]:
 
 def assemble(sources: Sequence[Source]) -> Script:
     """One script out of a verb, which comes last, and all that it includes."""
-    keys, stems, args = (_union(sources, field) for field in ("KEYS", "STEMS", "ARGV"))
+    keys = _union(sources, "KEYS", "CHECKS")
+    stems, args = _union(sources, "STEMS"), _union(sources, "ARGV")
     text = "\n".join(source.text for source in sources)
     preamble = [
         *_binding("KEYS", keys),
@@ -146,8 +148,9 @@ def assemble(sources: Sequence[Source]) -> Script:
     )
 
 
-def _union(sources: Iterable[Source], field: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for source in sources for name in source.names(field)))
+def _union(sources: Sequence[Source], *fields: str) -> tuple[str, ...]:
+    found = (source.names(field) for field in fields for source in sources)
+    return tuple(dict.fromkeys(name for names in found for name in names))
 
 
 def _with_constants(text: str) -> str:

@@ -169,6 +169,7 @@ def leave(step: Step, client: bytes) -> Slice:
         _take_back(step, key, lane)
         if not (is_whole(raw) and step.drop_if_cancelled(raw)):
             _give_back(step, lane, raw)
+        step.place_touched()
     return _end_of(step, client, len(held))
 
 
@@ -178,6 +179,7 @@ def reap(step: Step, client: bytes) -> Slice:
     for key, lane, raw in held:
         _take_back(step, key, lane)
         _count_death(step, raw)
+        step.place_touched()
     return _end_of(step, client, len(held))
 
 

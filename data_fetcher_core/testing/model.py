@@ -78,6 +78,8 @@ class Model:
     checkpoints: dict[str, Any] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
+    # Lanes to be placed when the step is over, while one is under way that touches several.
+    touched: list[str] | None = None
 
     # --- where requests wait -------------------------------------------------------------------
 
@@ -99,6 +101,9 @@ class Model:
 
     def place(self, name: str) -> None:
         """A lane with something ready is in the ring if it may be served now, else parked."""
+        if self.touched is not None:
+            self.touched.append(name)
+            return
         lane = self.lane(name)
         waits = any(lane.lists.values())
         lane.criticals = lane.criticals if waits else 0
@@ -268,10 +273,13 @@ class Model:
         request = self.leased.get(consumer, {}).get(request_id)
         if request is None:
             return False
+        self.touched = []
         self.admit(children, checkpoint or {}, len(children))
         self.take_back(consumer, request_id)
         self.cancelled.discard(request_id)
-        self.place(request.lane)
+        touched, self.touched = dict.fromkeys([*self.touched, request.lane]), None
+        for name in touched:
+            self.place(name)
         self.results += [] if result is None else [result]
         self.totals["completed"] += 1
         return True
@@ -369,10 +377,11 @@ class Model:
         """Waiting requests go at once, leased ones at their next move."""
         gone = 0
         for name, lane in self.lanes.items():
+            before = gone
             for priority, waiting in lane.lists.items():
                 lane.lists[priority] = [r for r in waiting if r.id not in ids]
                 gone += len(waiting) - len(lane.lists[priority])
-            if name in self.ring or name in self.parked:
+            if gone > before:
                 self.place(name)
         staying = [waiting for waiting in self.delayed if waiting[2].id not in ids]
         gone += len(self.delayed) - len(staying)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path, PurePath
 
@@ -25,6 +26,9 @@ def check_place(path: Path) -> None:
     if path.exists() and not path.is_file():
         what = "a directory" if path.is_dir() else "no plain file"
         raise ConfigurationError(f"{path} is {what}: give the path of a database file")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        # SQLite would open it for reading, and leave its log behind.
+        raise StoreUnavailable(f"{path} may not be read and written: change its mode or its owner")
     if not path.parent.is_dir():
         raise StoreUnavailable(f"{path.parent} is not there, or no directory: create it first")
     kind = network_type(_mount_table(), path)

@@ -1,6 +1,6 @@
 -- Drops marked requests from the delayed ones, a bounded number at a time, the latest first: what
 -- becomes due meanwhile goes from the other end, and what is added makes it see some twice.
--- INCLUDE: cancel wake
+-- INCLUDE: writes counts records cancel wake
 -- KEYS: delayed
 -- ARGV: offset walks_seen
 -- RETURNS: offset and walks to go on with; offset -1 at the end

@@ -1,5 +1,5 @@
 -- Ends a cancellation: only requests that are leased now stay marked.
--- INCLUDE: cancel
+-- INCLUDE: once writes records cancel
 -- KEYS: consumers cancelled
 -- STEMS: leased_of
 -- REST: ids

@@ -1,6 +1,7 @@
 -- Marks requests, so that they are dropped at whatever move they make next.
 -- INCLUDE: begin once writes
 -- KEYS: cancelled
+-- CHECKS: stats ring parked gates inflight paces criticals delayed dead consumers wake watched room
 -- REST: ids
 -- RETURNS: what the whole cancellation answered if it was already done, else {-1, {}}
 

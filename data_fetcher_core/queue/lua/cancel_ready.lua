@@ -1,13 +1,13 @@
 -- Drops marked requests from ready lists, a bounded number of requests at a time. It goes from the
 -- tail to the head and counts from the tail, so that what is leased from the head meanwhile, or
 -- pushed at the tail, makes it see a request twice rather than not at all.
--- INCLUDE: cancel lists lanes commit
+-- INCLUDE: writes records cancel lists lanes commit
 -- KEYS: criticals
 -- ARGV: priority offset walks_seen
 -- REST: lanes, of which the first is begun at this priority and offset
 -- RETURNS: lanes finished, then priority, offset and walks to go on with
 
-local TOMBSTONE = '\0cancelled'
+local tombstone = '\0cancelled'
 local names, hits = {}, {}
 for name in take do table.insert(names, name) end
 priority = tonumber(priority)
@@ -59,8 +59,8 @@ while finished < #names and budget > 0 do
 end
 
 for _, hit in ipairs(hits) do
-  for _, index in ipairs(hit.marked) do insert('LSET', hit.key, {index, TOMBSTONE}) end
-  remove('LREM', hit.key, {-#hit.marked, TOMBSTONE})
+  for _, index in ipairs(hit.marked) do insert('LSET', hit.key, {index, tombstone}) end
+  remove('LREM', hit.key, {-#hit.marked, tombstone})
 end
 drop_waiting('ready', all_dropped)
 commit({urgent = true})

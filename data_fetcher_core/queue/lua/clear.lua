@@ -1,7 +1,7 @@
 -- Drops ready and delayed requests, a bounded number of lanes at a time, and with the last of them
 -- forgets all seen keys. Leases go on.
--- INCLUDE: begin once counts lists wake
--- KEYS: state ring parked criticals delayed
+-- INCLUDE: begin once writes counts lists wake
+-- KEYS: state ring parked criticals delayed wake
 -- RETURNS: how many requests went, 1 if there are more, 1 if buckets of seen keys are to be swept
 
 if answered then return answered end

@@ -8,7 +8,8 @@ want, after_at, after_number = tonumber(want), tonumber(after_at), tonumber(afte
 
 -- Several may have been buried at one instant: those up to the given number are skipped.
 local function is_behind(letter, at)
-  return tonumber(at) ~= after_at or struct.unpack('>I8', letter .. string.rep('\0', 8)) > after_number
+  local number = struct.unpack('>I8', letter .. string.rep('\0', 8))
+  return tonumber(at) ~= after_at or number > after_number
 end
 
 local shown, offset = {}, 0

@@ -45,7 +45,7 @@ drop_leases()
 write(true)
 if more_ring or more_parked or more_seen or more_wakes then return 1 end
 
-redis.call('UNLINK', stats, ring, parked, gates, arrivals, paces, criticals, inflight, delayed, dead,
-  consumers, cancelled, checkpoints, results, ops, wake, watched, room, state)
+redis.call('UNLINK', stats, ring, parked, gates, arrivals, paces, criticals, inflight, delayed,
+  dead, consumers, cancelled, checkpoints, results, ops, wake, watched, room, state)
 redis.call('HSET', state, 'layout', LAYOUT, 'generation', new_generation)
 return 0

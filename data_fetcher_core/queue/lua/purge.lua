@@ -1,5 +1,5 @@
 -- Drops dead letters that were buried at least so long ago. Bounded.
--- INCLUDE: begin once counts
+-- INCLUDE: begin once writes counts
 -- KEYS: dead
 -- ARGV: older_than
 -- RETURNS: how many were dropped, 1 if there are more

@@ -1,5 +1,5 @@
 -- Counts again what is only derived from where requests are, and mends it. Reads everything.
--- INCLUDE: begin counts lanes lists commit
+-- INCLUDE: begin counts records lanes lists commit
 -- KEYS: stats ring parked inflight delayed dead consumers
 -- STEMS: leased_of
 -- RETURNS: name, stored count and true count of what was wrong, in turn

@@ -1,6 +1,6 @@
 -- Makes dead letters ready again, their attempts, deaths and expiry forgiven. What cannot be read
 -- stays dead.
--- INCLUDE: begin once counts records lanes requests commit
+-- INCLUDE: begin once writes counts records lanes requests commit
 -- KEYS: dead
 -- REST: per letter: instant, number
 -- RETURNS: how many were made ready

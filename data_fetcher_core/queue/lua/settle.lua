@@ -1,6 +1,6 @@
 -- Settles leases of the client, each for itself, with all it brings: children, checkpoint, result.
 -- A token that the client does not hold changes nothing.
--- INCLUDE: begin once counts records lanes lists requests admit beat commit
+-- INCLUDE: begin once writes counts records lanes lists requests admit beat commit
 -- KEYS: leased consumers results
 -- ARGV: urgent client
 -- REST: per settlement: packed move, then its checkpoint pairs, then its children

@@ -1,5 +1,5 @@
--- Keeps account, over the steps of one cancellation, of how many waiting requests it has dropped and
--- of their keys, if those are to be forgotten: as the outcome of part 1. Part 2 is the whole's.
+-- Keeps account, over the steps of one cancellation, of how many waiting requests it has dropped
+-- and of their keys, if those are to be forgotten: as the outcome of part 1. Part 2 is the whole's.
 -- `walks` counts the removals that any cancellation made: who walks while it changes by another
 -- hand starts over, because what it has not seen may have moved to where it has been.
 -- INCLUDE: begin once writes counts records
