@@ -4,8 +4,9 @@
 -- KEYS: gates arrivals criticals delayed leased watched
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
--- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over, lanes with their
---   intervals, then the leases in the order of their tokens, nil for one that is no longer held
+-- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over, whether the
+--   queue is drained, lanes with their intervals, then the leases in the order of their tokens,
+--   nil for one that is no longer held
 
 want = tonumber(want)
 local restricted = tonumber(lane_count) >= 0
@@ -15,7 +16,7 @@ local function token_at(index)
 end
 
 -- `at` is the instant of the next change, 0 for now, -1 for none.
-local function answer(at, suspect, lanes, values)
+local function answer(at, suspect, drained, lanes, values)
   local intervals, paced = {}, {}
   for _, lane in ipairs(lanes) do
     if lane.interval > 0 and not paced[lane] then
@@ -24,7 +25,8 @@ local function answer(at, suspect, lanes, values)
       table.insert(intervals, lane.interval)
     end
   end
-  return {at < 0 and -1 or math.max(at - now, 0), suspect, intervals, unpack(values)}
+  local wait = at < 0 and -1 or math.max(at - now, 0)
+  return {wait, suspect, drained and 1 or 0, intervals, unpack(values)}
 end
 
 if answered then
@@ -39,7 +41,7 @@ if answered then
       table.insert(lanes, known[name])
     end
   end
-  return answer(at, suspect, lanes, values)
+  return answer(at, suspect, is_drained(), lanes, values)
 end
 
 promote()
@@ -257,7 +259,8 @@ write_paces()
 write_criticals()
 beat()
 local at = next_change()
+local drained = is_drained()
 remember({#grants, at, suspect})
 -- Who wanted nothing only passes the signal on.
 commit({urgent = true, took = #grants > 0 or want == 0})
-return answer(at, suspect, granting, grants)
+return answer(at, suspect, drained, granting, grants)

@@ -17,6 +17,17 @@ local function size()
   return size_before + (counted.ready or 0) + (counted.delayed or 0)
 end
 
+-- Whether nothing waits and nothing is in flight any more.
+local function is_drained()
+  local leased_before = tonumber(redis.call('HGET', stats, 'leased')) or 0
+  return size() == 0 and leased_before + (counted.leased or 0) == 0
+end
+
+-- Whether this step settled the last of it.
+local function is_over()
+  return (counted.leased or 0) < 0 and is_drained()
+end
+
 local function write_counts()
   for name, by in pairs(counted) do
     if by ~= 0 then insert('HINCRBY', stats, {name, by}) end

@@ -15,7 +15,21 @@ local function put_in_front(lane, raw)
   push(fronts, lane, raw:byte(3), raw)
 end
 
+-- Lanes of requests that are due before all that were waiting: who waits must look again.
+local sooner = {}
+local first_due
+
+local function note_due(due, raw)
+  if not first_due then
+    local first = redis.call(
+      'ZRANGEBYSCORE', delayed, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    first_due = tonumber(first[2]) or math.huge
+  end
+  if due < first_due then table.insert(sooner, lane_of(read(raw))) end
+end
+
 local function make_wait(raw, delay)
+  note_due(now + delay, raw)
   table.insert(waiting, now + delay)
   table.insert(waiting, struct.pack('>I8', next_number()) .. raw)
   count('delayed', 1)

@@ -1,5 +1,5 @@
 -- Wakes those who wait: one element in a list while there may be something for them.
--- INCLUDE: begin writes counts lanes
+-- INCLUDE: begin writes counts lanes requests
 -- KEYS: ring wake watched room
 -- STEMS: wake_of
 
@@ -44,8 +44,11 @@ end
 -- Who took something passes the signal on. Who took nothing does not: it would wake itself.
 local function wake_for_work(took)
   local names = stirred()
+  for _, name in ipairs(sooner) do table.insert(names, name) end
   wake_watchers(names)
-  if ring_after() == 0 then
+  if #sooner > 0 or is_over() then
+    signal(wake)
+  elseif ring_after() == 0 then
     silence(wake)
   elseif took or #names > 0 then
     signal(wake)
