@@ -15,7 +15,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+import anyio
+
 from data_fetcher_core.clock import Clock
+from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.events import Buried, Subscriber
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.batching import Batcher
@@ -43,6 +46,7 @@ from data_fetcher_core.queue.settlements import Settler
 from data_fetcher_core.queue.tasks import OwnedTasks
 
 T = TypeVar("T")
+_AWAY = 0.05
 
 
 class Selection(NamedTuple):
@@ -142,6 +146,12 @@ class Client:
         leasing = any(batcher.running for batcher in self._demands.values())
         return leasing or self._settlements.running
 
+    async def wait_for_work(self, mark: int, timeout: float, lanes: Sequence[bytes] | None) -> None:
+        await _patiently(self.engine.wait_for_work(mark, timeout, lanes))
+
+    async def wait_for_room(self, mark: int, timeout: float) -> None:
+        await _patiently(self.engine.wait_for_room(mark, timeout))
+
     async def ask(self, verb: str, ask: Callable[[Op], Awaitable[T]]) -> T:
         """Run a verb under its next operation id, again and again until the store answers."""
         async with self._locks.setdefault(verb, asyncio.Lock()):
@@ -225,6 +235,14 @@ class Client:
         self.held.clear()
         while (await insist(lambda: self.engine.leave(self.name), self.options.op_timeout)).more:
             pass
+
+
+async def _patiently(waiting: Awaitable[None]) -> None:
+    """Who waits does not mind that the store is away; who asks next will insist."""
+    try:
+        await waiting
+    except StoreUnavailable:
+        await anyio.sleep(_AWAY)
 
 
 async def _quietly(settling: Awaitable[Any]) -> None:

@@ -78,7 +78,7 @@ class Intake:
                     f"the queue holds {self._capacity} requests, as many as its capacity allows"
                 )
             addition = _rest(addition, len(done))
-            await self._client.engine.wait_for_room(mark, _LONGEST_WAIT)
+            await self._client.wait_for_room(mark, _LONGEST_WAIT)
 
 
 def _is_in(admitted: Admitted) -> bool:

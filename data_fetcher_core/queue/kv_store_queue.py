@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import orjson
-
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
 from data_fetcher_core.errors import ConfigurationError, LeaseLost, QueueClosed, ValidationError
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
+from data_fetcher_core.kv_store.values import decode_value
 from data_fetcher_core.queue import dead_letters
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.client import EVERYWHERE, Client, Selection
@@ -178,13 +177,13 @@ class KVStoreQueue:
         """A saved checkpoint, ``None`` if there is none."""
         names = read_lanes([name])
         (raw,) = await self._ask(lambda: self._engine.checkpoints(names))
-        return None if raw is None else orjson.loads(raw)
+        return None if raw is None else decode_value(raw)
 
     async def results(self, after: int = 0, limit: int = STEP) -> list[tuple[int, Any]]:
         """Results of completed requests with their numbers, from 1 on; 1,000 at most."""
         wanted = min(_count(limit), STEP)
         found = await self._ask(lambda: self._engine.results(after, wanted)) if wanted else []
-        return [(number, orjson.loads(raw)) for number, raw in found]
+        return [(number, decode_value(raw)) for number, raw in found]
 
     async def trim_results(self, upto: int) -> None:
         """Drop results up to this number, once they are safe elsewhere."""

@@ -185,40 +185,41 @@ class ScriptedEngine:
         args = {"forget": int(forget)}
         total, keys = await self._operate("cancel_mark", op, args, ids, part=2)
         if total < 0:
-            await self._cancel_ready(op, args)
-            await self._cancel_delayed(op, args)
+            await self._cancel_ready(op, args, ids)
+            await self._cancel_delayed(op, args, ids)
             total, keys = await self._operate("cancel_end", op, args, ids, part=2)
         for part in wire.in_parts(keys, _one, STEP):
             hashes = [wire.seen_hash(seen_from_key(key)) for key in part]
             await self._run("forget_seen", rest=hashes)
         return int(total)
 
-    async def _cancel_ready(self, op: Op, args: Mapping[str, Any]) -> None:
+    async def _cancel_ready(self, op: Op, args: Mapping[str, Any], ids: Sequence[bytes]) -> None:
         """A lane that is served meanwhile gets a later turn, so that none is missed."""
         after, visited, more = b"0", set[bytes](), True
         while more:
             page = await self._run("waiting_lanes", {"after": after})
             lanes = [lane for lane in page[1::2] if lane not in visited]
             more = bool(lanes) or len(page) == 2 * STEP
-            await self._cancel_in_lanes(op, args, lanes)
+            await self._cancel_in_lanes(op, args, lanes, ids)
             visited.update(lanes)
             after = page[-2] if page else after
 
     async def _cancel_in_lanes(
-        self, op: Op, args: Mapping[str, Any], lanes: Sequence[bytes]
+        self, op: Op, args: Mapping[str, Any], lanes: Sequence[bytes], ids: Sequence[bytes]
     ) -> None:
         priority, offset, walks = 1, 0, -1
         while lanes:
             place = {"priority": priority, "offset": offset, "walks_seen": walks}
-            reply = await self._operate("cancel_ready", op, {**args, **place}, lanes)
+            named = {**args, **place, "lane_count": len(lanes)}
+            reply = await self._operate("cancel_ready", op, named, [*lanes, *ids])
             finished, priority, offset, walks = reply
             lanes = lanes[finished:]
 
-    async def _cancel_delayed(self, op: Op, args: Mapping[str, Any]) -> None:
+    async def _cancel_delayed(self, op: Op, args: Mapping[str, Any], ids: Sequence[bytes]) -> None:
         offset, walks = 0, -1
         while offset >= 0:
-            place = {"offset": offset, "walks_seen": walks}
-            offset, walks = await self._operate("cancel_delayed", op, {**args, **place})
+            named = {**args, "offset": offset, "walks_seen": walks}
+            offset, walks = await self._operate("cancel_delayed", op, named, ids)
 
     # --- looking -------------------------------------------------------------------------------
 

@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import anyio
-
 from data_fetcher_core.queue.client import Client, Selection, Served
 from data_fetcher_core.queue.lease import Lease
+from data_fetcher_core.queue.racing import race
 
 # A marker may be lost with a connection; nobody waits longer than this without asking again.
 _LONGEST_WAIT = 10.0
@@ -95,17 +94,13 @@ class WaitingRooms:
                 room.waiters.remove(waiter)
 
     async def _until_served(self, waiter: _Waiter, left: float) -> None:
-        if left == math.inf:
+        async def served() -> None:
             await asyncio.wait([waiter.got])
-            return
-        async with anyio.create_task_group() as racing:
-            racing.start_soon(self._alarm, left, racing.cancel_scope)
-            await asyncio.wait([waiter.got])
-            racing.cancel_scope.cancel()
 
-    async def _alarm(self, left: float, scope: anyio.CancelScope) -> None:
-        await self._client.clock.sleep(left)
-        scope.cancel()
+        if left == math.inf:
+            await served()
+        else:
+            await race(served, lambda: self._client.clock.sleep(left))
 
     def _attend(self, room: _Room, selection: Selection, pause: float) -> None:
         until = self._client.clock.monotonic() + pause
@@ -136,15 +131,12 @@ class WaitingRooms:
         left = min(room.until - self._client.clock.monotonic(), _LONGEST_WAIT)
         if left <= 0 or self.closed:
             return
-        async with anyio.create_task_group() as racing:
-            racing.start_soon(self._sleep_until_poked, room, racing.cancel_scope)
-            lanes = None if selection.lanes is None else selection.lanes + selection.steal
-            await self._client.engine.wait_for_work(mark, left, lanes)
-            racing.cancel_scope.cancel()
+        lanes = None if selection.lanes is None else selection.lanes + selection.steal
 
-    async def _sleep_until_poked(self, room: _Room, scope: anyio.CancelScope) -> None:
-        await room.poked.wait()
-        scope.cancel()
+        async def poked() -> None:
+            await room.poked.wait()
+
+        await race(poked, lambda: self._client.wait_for_work(mark, left, lanes))
 
     async def _serve(self, room: _Room, selection: Selection) -> None:
         # With nobody left the lease of nothing still passes the wake-up on to other processes.

@@ -14,6 +14,7 @@ import anyio
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.kv_store.base import ChangeCounter
 from data_fetcher_core.kv_store.transactional import TransactionalStore
+from data_fetcher_core.queue.racing import race
 
 LOOK_EVERY = 0.05
 
@@ -39,9 +40,9 @@ class Wakeups:
 
     async def wait(self, mark: int, timeout: float, clock: Clock) -> None:
         """Return once the count has moved on from ``mark``, or after ``timeout``."""
-        async with anyio.create_task_group() as racing:
-            for wait in (self._local(mark), self._timer(timeout, clock), self._look(mark)):
-                racing.start_soon(_first_wins, wait, racing.cancel_scope)
+        await race(
+            lambda: self._local(mark), lambda: clock.sleep(timeout), lambda: self._look(mark)
+        )
 
     async def _local(self, mark: int) -> None:
         if self._count != mark:
@@ -52,9 +53,6 @@ class Wakeups:
             await waiter
         finally:
             self._waiters.discard(waiter)
-
-    async def _timer(self, timeout: float, clock: Clock) -> None:
-        await clock.sleep(timeout)
 
     async def _look(self, mark: int) -> None:
         if self._counter is None:
@@ -72,11 +70,6 @@ class Wakeups:
 def _finish(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-async def _first_wins(wait: object, scope: anyio.CancelScope) -> None:
-    await wait  # type: ignore[misc]
-    scope.cancel()
 
 
 _shared: WeakKeyDictionary[TransactionalStore, dict[bytes, Wakeups]] = WeakKeyDictionary()

@@ -1,16 +1,18 @@
--- Drops marked requests from the delayed ones, a bounded number at a time, the latest first: what
+-- Drops cancelled requests from the delayed ones, a bounded number at a time, the latest first: what
 -- becomes due meanwhile goes from the other end, and what is added makes it see some twice.
 -- INCLUDE: writes counts records cancel wake
 -- KEYS: delayed
 -- ARGV: offset walks_seen
+-- REST: ids
 -- RETURNS: offset and walks to go on with; offset -1 at the end
 
+take_ids()
 offset = walks == tonumber(walks_seen) and tonumber(offset) or 0
 
 local slice = redis.call('ZREVRANGE', delayed, offset, offset + STEP - 1)
 local marked = {}
 for _, member in ipairs(slice) do
-  if is_cancelled(read(member:sub(9))) then table.insert(marked, member) end
+  if is_wanted(read(member:sub(9))) then table.insert(marked, member) end
 end
 remove('ZREM', delayed, marked)
 drop_waiting('delayed', #marked)

@@ -5,18 +5,14 @@
 -- REST: ids
 -- RETURNS: how many requests were waiting or are leased, then the keys to be forgotten
 
-local wanted, held = {}, {}
-for id in take do wanted[id] = true end
+take_ids()
 
+local held = {}
 for _, client in ipairs(redis.call('HKEYS', consumers)) do
   for _, value in ipairs(redis.call('HVALS', leased_of .. client)) do
     local _, raw = split_lease(value)
     local record = read(raw)
-    local id = record and id_of(record)
-    if id and wanted[id] then
-      held[id] = true
-      note_key(record)
-    end
+    if is_wanted(record) then held[id_of(record)] = true end
   end
 end
 

@@ -1,15 +1,16 @@
--- Drops marked requests from ready lists, a bounded number of requests at a time. It goes from the
+-- Drops cancelled requests from ready lists, a bounded number of requests at a time. It goes from the
 -- tail to the head and counts from the tail, so that what is leased from the head meanwhile, or
 -- pushed at the tail, makes it see a request twice rather than not at all.
 -- INCLUDE: writes records cancel lists lanes commit
 -- KEYS: criticals
--- ARGV: priority offset walks_seen
--- REST: lanes, of which the first is begun at this priority and offset
+-- ARGV: priority offset walks_seen lane_count
+-- REST: lanes, of which the first is begun at this priority and offset; then ids
 -- RETURNS: lanes finished, then priority, offset and walks to go on with
 
 local tombstone = '\0cancelled'
 local names, hits = {}, {}
-for name in take do table.insert(names, name) end
+for at = 1, lane_count do names[at] = take() end
+take_ids()
 priority = tonumber(priority)
 offset = walks == tonumber(walks_seen) and tonumber(offset) or 0
 
@@ -18,7 +19,7 @@ local function look_at(key, most)
   local slice = redis.call('LRANGE', key, -offset - most, -offset - 1)
   local marked = {}
   for at, raw in ipairs(slice) do
-    if is_cancelled(read(raw)) then table.insert(marked, at - #slice - offset - 1) end
+    if is_wanted(read(raw)) then table.insert(marked, at - #slice - offset - 1) end
   end
   if #marked > 0 then table.insert(hits, {key = key, marked = marked}) end
   return #slice, #marked

@@ -43,5 +43,5 @@ remove('ZREM', dead, letters)
 count('dead', -#letters)
 count('requeued', #letters)
 remember(#letters)
-commit({})
+commit({urgent = true})
 return #letters

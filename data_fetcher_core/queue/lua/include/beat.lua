@@ -4,5 +4,6 @@
 -- ARGV: client
 
 local function beat()
+  check_number(redis.call('HGET', consumers, client), 'a beat')
   insert('HINCRBY', consumers, {client, 1})
 end

@@ -3,20 +3,22 @@
 -- `walks` counts the removals that any cancellation made: who walks while it changes by another
 -- hand starts over, because what it has not seen may have moved to where it has been.
 -- INCLUDE: begin once writes counts records
--- KEYS: state cancelled
+-- KEYS: state
 -- ARGV: forget
+-- REST: ids
 
 local walks = tonumber(redis.call('HGET', state, 'walks')) or 0
 local total, keys = unpack(past[2] or {0, {}})
 
-local function note_key(record)
-  if forget == '1' and record.key_size > 0 then table.insert(keys, key_of(record)) end
+local wanted = {}
+local function take_ids()
+  for id in take do wanted[id] = true end
 end
 
--- Whether a waiting request is cancelled; if so, it is counted as dropped.
-local function is_cancelled(record)
-  if not record or redis.call('SISMEMBER', cancelled, id_of(record)) == 0 then return false end
-  note_key(record)
+-- Whether a request is one of those to be cancelled; if so, its key is noted.
+local function is_wanted(record)
+  if not record or not wanted[id_of(record)] then return false end
+  if forget == '1' and record.key_size > 0 then table.insert(keys, key_of(record)) end
   return true
 end
 

@@ -30,6 +30,9 @@ end
 
 local function write_counts()
   for name, by in pairs(counted) do
-    if by ~= 0 then insert('HINCRBY', stats, {name, by}) end
+    if by ~= 0 then
+      check_number(redis.call('HGET', stats, name), 'the count of ' .. name)
+      insert('HINCRBY', stats, {name, by})
+    end
   end
 end

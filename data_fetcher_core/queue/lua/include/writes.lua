@@ -3,6 +3,11 @@
 -- write, and should one fail after all, a request is in two places rather than in none.
 -- KEYS: nothing
 
+-- A number that cannot be counted on is told before anything is written.
+local function check_number(value, what)
+  if value and not tonumber(value) then error(what .. ' holds no number: ' .. value) end
+end
+
 local inserts, removals = {}, {}
 
 local function insert(command, key, values)

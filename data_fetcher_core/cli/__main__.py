@@ -1,0 +1,5 @@
+"""``python -m data_fetcher_core.cli`` is ``data-fetcher``."""
+
+from data_fetcher_core.cli import main
+
+main()

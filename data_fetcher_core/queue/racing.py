@@ -1,0 +1,25 @@
+"""Waiting for whichever comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+
+async def race(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Return when the first of them does, and end the others; its error leaves as it is."""
+    failures: list[Exception] = []
+    async with anyio.create_task_group() as group:
+
+        async def run(wait: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await wait()
+            except Exception as error:  # noqa: BLE001 - raised below, out of the group
+                failures.append(error)
+            group.cancel_scope.cancel()
+
+        for wait in waits:
+            group.start_soon(run, wait)
+    if failures:
+        raise failures[0]
