@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from data_fetcher_core.errors import StoreCorrupt
 from data_fetcher_core.queue.engine import (
     STEP,
     Addition,
@@ -191,7 +192,14 @@ def _read_letter(at: int, raw: bytes) -> Dead:
 
 def read_counts(reply: Sequence[bytes]) -> dict[str, int]:
     """Names and counts in turn."""
-    return {name.decode(): int(n) for name, n in zip(reply[::2], reply[1::2], strict=True)}
+    return {name.decode(): _number(n) for name, n in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _number(text: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise StoreCorrupt(f"a stored count is no number: {text[:80]!r}") from None
 
 
 def read_differences(reply: Sequence[Any]) -> dict[str, tuple[int, int]]:

@@ -53,7 +53,7 @@ class Session:
         """A stream that nobody reads keeps nothing from the others."""
         idle_since = self.client.clock.monotonic() - self.client.options.lease_ttl
         for stream in list(self.streams):
-            if stream.asked_at < idle_since:
+            if stream.is_idle(idle_since):
                 stream.drop_all()
 
     async def close(self) -> None:

@@ -126,17 +126,29 @@ def _settle_one(
         return Settled(_complete(step, raw, settlement), admitted)
     if is_whole(raw) and step.drop_if_cancelled(raw):
         return Settled(Outcome.CANCELLED, admitted)
-    if settlement.move is Move.GIVE_BACK:
-        _give_back(step, lane, raw)
+    _move_on(step, lane, raw, settlement)
+    return Settled(Outcome.DONE, admitted)
+
+
+def _move_on(step: Step, lane: bytes, raw: bytes, settlement: Settlement) -> None:
+    renewed = _renewed(raw, settlement.head)
+    if settlement.move is Move.BURY and (renewed is not None or not settlement.head):
+        step.bury(raw if renewed is None else renewed, settlement.reason, settlement.detail)
+    elif renewed is None:
+        step.bury(raw, Reason.CORRUPT, UNREADABLE)
     elif settlement.move is Move.RELEASE:
         step.state.retried += 1
-        step.make_wait(settlement.head + body_of(raw), settlement.delay)
+        step.make_wait(renewed, settlement.delay)
     else:
-        whole = is_whole(raw) and settlement.head
-        step.bury(
-            settlement.head + body_of(raw) if whole else raw, settlement.reason, settlement.detail
-        )
-    return Settled(Outcome.DONE, admitted)
+        step.put_in_front(lane, raw)
+
+
+def _renewed(raw: bytes, head: bytes) -> bytes | None:
+    """The record with its new head; ``None`` where what is stored was damaged meanwhile."""
+    if not is_whole(raw):
+        return None
+    renewed = head + body_of(raw) if head else raw
+    return renewed if is_whole(renewed) else None
 
 
 def _take_back(step: Step, key: bytes, lane: bytes) -> None:

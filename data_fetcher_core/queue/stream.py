@@ -38,42 +38,53 @@ class LeaseStream:
         self._buffer: deque[Lease] = deque()
         self._client: Client | None = None
         self._started: dict[str, float] = {}
-        self.asked_at = -math.inf
+        self._asked_at = -math.inf
+        self._readers = 0
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Lease:
+        self._readers += 1
+        try:
+            return await self._next()
+        finally:
+            self._readers -= 1
+
+    async def _next(self) -> Lease:
         while True:
-            lease = await self._next_buffered()
+            client = await self._queue.ready_client(self)
+            await self._belong_to(client)
+            lease = await self._next_buffered(client)
             if lease is not None:
                 return lease
             if not await self._fill():
                 raise StopAsyncIteration
 
-    async def _next_buffered(self) -> Lease | None:
-        client = await self._queue.ready_client(self)
-        self.asked_at = client.clock.monotonic()
+    async def _belong_to(self, client: Client) -> None:
+        self._asked_at = client.clock.monotonic()
         if self._client is not client:
             self._buffer.clear()
             self._client = client
         await self._queue.prove_held(client)
+
+    async def _next_buffered(self, client: Client) -> Lease | None:
+        """The first that is due. Meanwhile another reader, or a shut lane, may take it away."""
         while self._buffer:
-            lease = await self._first_due(client)
+            now = client.clock.monotonic()
+            lease = min(self._buffer, key=lambda lease: max(self._due(lease), now))
+            if self._due(lease) > now:
+                await client.clock.sleep(self._due(lease) - now)
+                continue
             self._buffer.remove(lease)
             if lease.state is LeaseState.HELD:
-                self._note_start(lease, client.clock.monotonic())
+                self._note_start(lease, now)
                 return lease
         return None
 
-    async def _first_due(self, client: Client) -> Lease:
-        """A lane with an interval is started no sooner than that after its last start here."""
-        now = client.clock.monotonic()
-        pauses = {lease: self._due(lease) - now for lease in self._buffer}
-        first = min(pauses, key=lambda lease: max(pauses[lease], 0.0))
-        if pauses[first] > 0:
-            await client.clock.sleep(pauses[first])
-        return first
+    def is_idle(self, since: float) -> bool:
+        """Whether nobody has asked it for anything since then."""
+        return not self._readers and self._asked_at < since
 
     def _note_start(self, lease: Lease, now: float) -> None:
         if lease.interval:
