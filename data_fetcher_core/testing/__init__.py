@@ -11,7 +11,8 @@ The machines and strategies need Hypothesis, and are imported from their own mod
 
 from data_fetcher_core.testing.clock import ManualClock
 from data_fetcher_core.testing.faults import Fault, FaultyScriptStore, FaultyStore, make_faulty
-from data_fetcher_core.testing.model import Model, ModelOptions
+from data_fetcher_core.testing.model import Model
+from data_fetcher_core.testing.model_nouns import ModelOptions
 from data_fetcher_core.testing.queue_checks import check_queue
 from data_fetcher_core.testing.store_checks import check_store
 

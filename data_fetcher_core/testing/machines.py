@@ -21,7 +21,8 @@ from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.testing.clock import ManualClock
 from data_fetcher_core.testing.faults import Fault
-from data_fetcher_core.testing.model import Model, ModelOptions, Request
+from data_fetcher_core.testing.model import Model
+from data_fetcher_core.testing.model_nouns import ModelOptions, Request
 from data_fetcher_core.testing.strategies import (
     Draft,
     batches,

@@ -7,57 +7,13 @@ is fast, durable or concurrent; each method is one atomic step.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.queue.ordering import CRITICAL, Head, Pace, choose, next_turn
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """The options that shape what the queue does, in microseconds and plain numbers."""
-
-    capacity: int = 0
-    max_deaths: int = 5
-    ageing_step: int = 60_000_000
-    critical_burst: int = 0
-    lane_interval: int = 0
-    lane_burst: int = 0
-    lane_concurrency: int = 0
-
-
-@dataclass
-class Request:
-    """One request and all that is known of it."""
-
-    id: str
-    item: Any
-    lane: str = ""
-    key: str | None = None
-    priority: int = 3
-    delay: int = 0
-    expires_in: int = 0
-    attempts: int = 0
-    deaths: int = 0
-    ready_at: int = 0
-    expires_at: int = 0
-    failures: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Lane:
-    """Six double-ended lists, a gate, a pace and a limit (below zero: the queue's default)."""
-
-    lists: dict[int, list[Request]] = field(default_factory=lambda: {p: [] for p in range(1, 7)})
-    gate: int = 0
-    arrival: int = 0
-    in_flight: int = 0
-    interval: int = -1
-    burst: int = -1
-    limit: int = -1
-    criticals: int = 0
+from data_fetcher_core.queue.ordering import CRITICAL, Head, choose, next_turn
+from data_fetcher_core.testing.model_nouns import Lane, ModelOptions, Request
 
 
 @dataclass
@@ -86,15 +42,6 @@ class Model:
     def lane(self, name: str) -> Lane:
         return self.lanes.setdefault(name, Lane())
 
-    def pace(self, lane: Lane) -> Pace:
-        default = self.options
-        interval = default.lane_interval if lane.interval < 0 else lane.interval
-        return Pace(interval, default.lane_burst if lane.burst < 0 else lane.burst)
-
-    def below_limit(self, lane: Lane) -> bool:
-        limit = self.options.lane_concurrency if lane.limit < 0 else lane.limit
-        return limit == 0 or lane.in_flight < limit
-
     def next_number(self) -> int:
         self.turn += 1
         return self.turn
@@ -107,7 +54,7 @@ class Model:
         lane = self.lane(name)
         waits = any(lane.lists.values())
         lane.criticals = lane.criticals if waits else 0
-        open_now = waits and lane.gate <= self.now and self.below_limit(lane)
+        open_now = waits and lane.gate <= self.now and lane.below_limit(self.options)
         for here, wanted in ((self.ring, open_now), (self.parked, waits and not open_now)):
             if not wanted:
                 here.pop(name, None)
@@ -244,7 +191,7 @@ class Model:
         lane.criticals = lane.criticals + 1 if request.priority == CRITICAL else 0
         lane.in_flight += 1
         mine[request.id] = request
-        pace = self.pace(lane)
+        pace = lane.pace(self.options)
         if pace.interval:
             lane.arrival, gate = next_turn(self.now, lane.arrival, pace)
             lane.gate = max(lane.gate, gate)
@@ -284,40 +231,43 @@ class Model:
         self.totals["completed"] += 1
         return True
 
+    def settle(self, consumer: str, request_id: str, go: Callable[[Request], None]) -> bool:
+        """Take a lease back and let its request go on, unless it was cancelled."""
+        request = self.take_back(consumer, request_id)
+        if request is None:
+            return False
+        if not self.dropped(request):
+            go(request)
+        self.place(request.lane)
+        return True
+
+    def note_failure(self, request: Request, failure: str) -> None:
+        request.attempts += 1
+        request.failures = [*request.failures, failure][-5:]
+
     def release(
         self, consumer: str, request_id: str, delay: int, failure: str, priority: int | None = None
     ) -> bool:
-        request = self.take_back(consumer, request_id)
-        if request is None:
-            return False
-        if not self.dropped(request):
-            request.attempts += 1
-            request.failures = [*request.failures, failure][-5:]
+        def go(request: Request) -> None:
+            self.note_failure(request, failure)
             request.priority = priority or request.priority
             self.totals["retried"] += 1
             self.wait_or_ready(request, delay)
-        self.place(request.lane)
-        return True
+
+        return self.settle(consumer, request_id, go)
 
     def give_up(self, consumer: str, request_id: str, failure: str) -> bool:
-        request = self.take_back(consumer, request_id)
-        if request is None:
-            return False
-        if not self.dropped(request):
-            request.attempts += 1
-            request.failures = [*request.failures, failure][-5:]
+        def go(request: Request) -> None:
+            self.note_failure(request, failure)
             self.bury(request, "failed")
-        self.place(request.lane)
-        return True
+
+        return self.settle(consumer, request_id, go)
 
     def give_back(self, consumer: str, request_id: str) -> bool:
-        request = self.take_back(consumer, request_id)
-        if request is None:
-            return False
-        if not self.dropped(request):
+        def go(request: Request) -> None:
             self.lane(request.lane).lists[request.priority].insert(0, request)
-        self.place(request.lane)
-        return True
+
+        return self.settle(consumer, request_id, go)
 
     def leave(self, consumer: str) -> None:
         """Everything a consumer holds goes back to where it came from."""
