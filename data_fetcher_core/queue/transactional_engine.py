@@ -49,7 +49,6 @@ from data_fetcher_core.queue.tokens import SIZE, token_base
 T = TypeVar("T")
 LAYOUT = 1
 _COUNT = 8
-_FORGETTING = "forgetting"
 
 
 class _Forgotten(Exception):
@@ -64,6 +63,7 @@ class TransactionalEngine:
         self._keys = OrderedKeys(namespace)
         self._clock = clock
         self._generation = ""
+        self._offered: Mapping[str, str] = {}
         self._secret = os.urandom(16)
         self._meta: tuple[bytes, LaneDefaults] = (b"", LaneDefaults())
         self._wakeups = waking.wakeups_of(store, namespace)
@@ -75,10 +75,7 @@ class TransactionalEngine:
 
         def step(tx: Transaction) -> dict[str, Any]:
             raw = tx.get_many([self._keys.meta])[0]
-            if raw is not None and _read_meta(raw)["generation"] == _FORGETTING:
-                raise StoreLost("this run is being forgotten; forget it again to finish that")
-            new: dict[str, Any] = {"layout": LAYOUT, "generation": fresh, "options": {}}
-            meta = new if raw is None else _read_meta(raw)
+            meta = _read_meta(_new_meta(fresh) if raw is None else raw)
             forced = {name: offered[name] for name in given}
             meta["options"] = {**offered, **meta["options"], **forced}
             encoded = orjson.dumps(meta)
@@ -87,25 +84,26 @@ class TransactionalEngine:
             return meta
 
         meta = await self._store.transact(step)
-        self._generation = meta["generation"]
+        self._generation, self._offered = meta["generation"], dict(offered)
         options: dict[str, str] = meta["options"]
         return options
 
     async def forget(self) -> None:
-        """The generation goes first: whoever settles from then on has lost the lease."""
-        await self._store.transact(self._begin_to_forget, urgent=True)
-        while await self._store.transact(self._forget_slice, urgent=True):
+        """Drop it in slices; the last one leaves a new, empty run under another generation."""
+        fresh = os.urandom(12).hex()
+        while await self._store.transact(lambda tx: self._forget_slice(tx, fresh), urgent=True):
             pass
-        await self._store.transact(lambda tx: tx.delete_many([self._keys.meta]), urgent=True)
 
-    def _begin_to_forget(self, tx: Transaction) -> None:
-        forgetting = {"layout": LAYOUT, "generation": _FORGETTING, "options": {}}
-        tx.put_many([(self._keys.meta, orjson.dumps(forgetting))])
-
-    def _forget_slice(self, tx: Transaction) -> bool:
+    def _forget_slice(self, tx: Transaction, fresh: str) -> bool:
+        raw = tx.get_many([self._keys.meta])[0]
+        if raw is None or _read_meta(raw)["generation"] != self._generation:
+            return False
         found = tx.range(self._keys.all, family_end(self._keys.all), STEP)
         tx.delete_many([key for key, _ in found if key != self._keys.meta])
-        return len(found) > 1
+        if len(found) == STEP:
+            return True
+        tx.put_many([(self._keys.meta, _new_meta(fresh))])
+        return False
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -351,7 +349,7 @@ class TransactionalEngine:
             except _Forgotten:
                 if not adopt:
                     raise
-                await self.open({}, ())
+                await self.open(self._offered, ())
             else:
                 break
         if changed:
@@ -373,6 +371,10 @@ class TransactionalEngine:
     def _now(self) -> int:
         instant = self._clock.store_now()
         return round((time.time() if instant is None else instant) * 1e6)
+
+
+def _new_meta(generation: str) -> bytes:
+    return orjson.dumps({"layout": LAYOUT, "generation": generation, "options": {}})
 
 
 def _read_meta(raw: bytes) -> dict[str, Any]:

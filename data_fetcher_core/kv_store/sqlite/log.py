@@ -17,8 +17,8 @@ from pathlib import Path
 from data_fetcher_core.kv_store.sqlite.connection import Connect, as_uri
 
 _LEAST_PAGE = 512
-_HEADER = struct.Struct(">8xI4x8s8x")  # page size, salts
-_FRAME = struct.Struct(">I4x8s8x")  # page number, salts
+_HEADER = struct.Struct(">8xI20x")  # the size of pages
+_FRAME = struct.Struct(">I20x")  # the number of the page that follows
 # How many bytes hold an integer of each of SQLite's serial types; 8 and 9 stand for 0 and 1.
 _WIDTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
@@ -47,19 +47,16 @@ def _counter_in_file(path: Path, connect: Connect) -> list[tuple[object, object]
 
 
 def _frames(log: Path) -> Iterator[tuple[int, bytes]]:
-    """The pages in the log; frames left over from an earlier use of the file have other salts."""
+    """The pages in the log, with their numbers. Left-over ones at its end are older: no matter."""
     with log.open("rb") as file:
         header = file.read(_HEADER.size)
         if len(header) < _HEADER.size:
             return
-        page_size, salts = _HEADER.unpack(header)
+        (page_size,) = _HEADER.unpack(header)
         if page_size < _LEAST_PAGE:
             return
         while len(frame := file.read(_FRAME.size + page_size)) == _FRAME.size + page_size:
-            number, frame_salts = _FRAME.unpack_from(frame)
-            if frame_salts != salts:
-                return
-            yield number, frame[_FRAME.size :]
+            yield _FRAME.unpack_from(frame)[0], frame[_FRAME.size :]
 
 
 def _only_integer(page: bytes) -> int:

@@ -4,8 +4,11 @@
 -- KEYS: state stats ring parked gates arrivals paces criticals inflight delayed dead consumers
 -- KEYS: cancelled checkpoints results ops wake watched room
 -- STEMS: ready_of seen_of leased_of wake_of
--- ARGV: new_generation
+-- ARGV: generation new_generation
 -- RETURNS: 1 if there is more
+
+-- It was forgotten before, and what is here now is another run.
+if redis.call('HGET', state, 'generation') ~= generation then return 0 end
 
 local function drop_lanes(zset)
   local names = redis.call('ZRANGE', zset, 0, STEP - 1)
