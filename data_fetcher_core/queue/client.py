@@ -96,6 +96,7 @@ class Client:
         self.options = options
         self.clock = clock
         self.tell = tell
+        self.shut = asyncio.Event()
         self.tasks = OwnedTasks()
         self.batches = OwnedTasks()
         self.reader = EntryReader(serializer, options)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data_fetcher_core.core import Enqueued
-from data_fetcher_core.errors import DataFetcherError, QueueFull, ValidationError
+from data_fetcher_core.errors import DataFetcherError, QueueClosed, QueueFull, ValidationError
 from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.engine import (
     MOST_CHILDREN,
@@ -18,6 +18,7 @@ from data_fetcher_core.queue.engine import (
     NewRequest,
 )
 from data_fetcher_core.queue.entries import Defaults, read_checkpoint
+from data_fetcher_core.queue.racing import race
 from data_fetcher_core.queue.settlements import enqueued
 
 _LONGEST_WAIT = 10.0
@@ -67,6 +68,8 @@ class Intake:
     async def _add(self, addition: Addition) -> None:
         """Add it all, in order, however long room takes; or raise :class:`QueueFull`."""
         while True:
+            if self._client.shut.is_set():
+                raise QueueClosed("the queue was shut down and takes nothing new")
             mark = self._client.engine.watch()
             admitted = await self._client.add(addition)
             done = list(itertools.takewhile(_is_in, admitted))
@@ -78,7 +81,13 @@ class Intake:
                     f"the queue holds {self._capacity} requests, as many as its capacity allows"
                 )
             addition = _rest(addition, len(done))
-            await self._client.wait_for_room(mark, _LONGEST_WAIT)
+            await self._wait_for_room(mark)
+
+    async def _wait_for_room(self, mark: int) -> None:
+        async def shut() -> None:
+            await self._client.shut.wait()
+
+        await race(shut, lambda: self._client.wait_for_room(mark, _LONGEST_WAIT))
 
 
 def _is_in(admitted: Admitted) -> bool:

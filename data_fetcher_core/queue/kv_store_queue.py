@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
-from data_fetcher_core.errors import ConfigurationError, LeaseLost, QueueClosed, ValidationError
+from data_fetcher_core.errors import ConfigurationError, LeaseLost, ValidationError
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
 from data_fetcher_core.kv_store.values import decode_value
@@ -92,8 +92,6 @@ class KVStoreQueue:
         """
         if items is None or isinstance(items, str | bytes | Mapping):
             raise ValidationError(f"enqueue takes an iterable of items, not {items!r:.80}")
-        if self.is_shut:
-            raise QueueClosed(f"queue {self._namespace!r} was shut down and takes nothing new")
         session = await self._open()
         intake = Intake(session.client, int(self._stored["capacity"]))
         return await intake.run(items, Defaults(lane, priority, delay, expires_in), checkpoint)
@@ -286,8 +284,7 @@ class KVStoreQueue:
         """Take nothing new, and wait for nothing: leases end once nothing is ready."""
         self.is_shut = True
         if self._session is not None:
-            self._session.rooms.closed = True
-            self._session.rooms.wake_all()
+            self._session.shut()
 
     async def close(self) -> None:
         """Give back what is leased. The store stays open, and the queue may be used again."""
@@ -339,7 +336,8 @@ class KVStoreQueue:
             tell=self._tell,
         )
         self._session = Session(client)
-        self._session.rooms.closed = self.is_shut
+        if self.is_shut:
+            self._session.shut()
         return self._session
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:

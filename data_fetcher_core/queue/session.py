@@ -57,6 +57,10 @@ class Session:
                 stream.drop_all()
 
     async def close(self) -> None:
-        self.rooms.closed = True
-        self.rooms.wake_all()
+        self.shut()
         await self.client.close()
+
+    def shut(self) -> None:
+        """Let nobody wait any longer."""
+        self.client.shut.set()
+        self.rooms.wake_all()

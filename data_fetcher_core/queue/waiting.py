@@ -34,6 +34,8 @@ class _Room:
     waiters: list[_Waiter] = field(default_factory=list)
     poked: asyncio.Event = field(default_factory=asyncio.Event)
     occupied: bool = False
+    # Taken before the lease that found nothing: what came since then is not slept through.
+    mark: int = 0
     until: float = math.inf
 
 
@@ -43,7 +45,10 @@ class WaitingRooms:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._rooms: dict[Selection, _Room] = {}
-        self.closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._client.shut.is_set()
 
     @property
     def anybody(self) -> bool:
@@ -68,7 +73,7 @@ class WaitingRooms:
             pause = _pause(served, until_drained=until_drained)
             if pause > 0 and mark == self._client.engine.watch():
                 room = self._rooms.setdefault(selection, _Room())
-                self._attend(room, selection, pause)
+                self._attend(room, selection, pause, mark)
                 return await self._wait(room, want, left, until_drained=until_drained)
 
     async def _wait(
@@ -102,10 +107,10 @@ class WaitingRooms:
         else:
             await race(served, lambda: self._client.clock.sleep(left))
 
-    def _attend(self, room: _Room, selection: Selection, pause: float) -> None:
+    def _attend(self, room: _Room, selection: Selection, pause: float, mark: int) -> None:
         until = self._client.clock.monotonic() + pause
         if not room.occupied:
-            room.occupied, room.until = True, until
+            room.occupied, room.until, room.mark = True, until, mark
             self._client.tasks.start(self._keep(room, selection), "wait for work")
         elif until < room.until:
             room.until = until
@@ -115,8 +120,7 @@ class WaitingRooms:
         """Wait for all who sit here, lease for all of them at once, share out, again."""
         try:
             while room.waiters:
-                mark = self._client.engine.watch()
-                await self._sleep(room, selection, mark)
+                await self._sleep(room, selection)
                 await self._serve(room, selection)
         except Exception as error:  # noqa: BLE001 - it is theirs: raised to each who waits here
             for waiter in room.waiters:
@@ -126,7 +130,7 @@ class WaitingRooms:
             room.occupied = False
             _dismiss(room)
 
-    async def _sleep(self, room: _Room, selection: Selection, mark: int) -> None:
+    async def _sleep(self, room: _Room, selection: Selection) -> None:
         room.poked.clear()
         left = min(room.until - self._client.clock.monotonic(), _LONGEST_WAIT)
         if left <= 0 or self.closed:
@@ -136,11 +140,12 @@ class WaitingRooms:
         async def poked() -> None:
             await room.poked.wait()
 
-        await race(poked, lambda: self._client.wait_for_work(mark, left, lanes))
+        await race(poked, lambda: self._client.wait_for_work(room.mark, left, lanes))
 
     async def _serve(self, room: _Room, selection: Selection) -> None:
         # With nobody left the lease of nothing still passes the wake-up on to other processes.
         want = sum(waiter.want for waiter in room.waiters)
+        room.mark = self._client.engine.watch()
         served = await self._client.lease(want, selection)
         ending = any(waiter.until_drained for waiter in room.waiters)
         room.until = self._client.clock.monotonic() + _pause(served, until_drained=ending)
