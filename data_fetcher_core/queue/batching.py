@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.queue.tasks import OwnedTasks
 
 Item = TypeVar("Item")
@@ -73,6 +74,10 @@ class Batcher(Generic[Item, Answer]):
     async def _send_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
             outcomes = await self._send([item for item, _ in batch])
+        except StoreUnavailable as error:
+            # Who came meanwhile has waited for the same silence, and would wait for it again.
+            _fail([*batch, *self._waiting], error)
+            self._waiting.clear()
         except Exception as error:  # noqa: BLE001 - handed to every caller of the batch
             _fail(batch, error)
         except BaseException:

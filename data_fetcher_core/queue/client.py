@@ -10,8 +10,8 @@ import asyncio
 import itertools
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -120,7 +120,9 @@ class Client:
             reader=self.reader,
             submit=self._settlements.submit,
             forget=self._forget,
+            return_leases=self.return_leases,
             tell=tell,
+            clock=clock,
         )
 
     # --- the three verbs that go out in batches ----------------------------------------------
@@ -155,12 +157,27 @@ class Client:
 
     async def ask(self, verb: str, ask: Callable[[Op], Awaitable[T]]) -> T:
         """Run a verb under its next operation id, again and again until the store answers."""
-        async with self._locks.setdefault(verb, asyncio.Lock()):
+        deadline = anyio.current_time() + self.options.op_timeout
+        async with self._turn(verb):
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
-            answer = await insist(lambda: ask(op), self.options.op_timeout)
+            answer = await insist(lambda: ask(op), max(deadline - anyio.current_time(), 0.0))
         self.heard_at = self.clock.monotonic()
         return answer
+
+    @asynccontextmanager
+    async def _turn(self, verb: str) -> AsyncIterator[None]:
+        """One operation of a kind is under way at a time; waiting for that counts as asking."""
+        lock = self._locks.setdefault(verb, asyncio.Lock())
+        try:
+            with anyio.fail_after(self.options.op_timeout):
+                await lock.acquire()
+        except TimeoutError:
+            raise StoreUnavailable("the store has not answered those who asked before") from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     async def _send_additions(self, additions: Sequence[Addition]) -> Sequence[Sequence[Admitted]]:
         return await self.ask("add", lambda op: self.engine.add(op, additions))
@@ -178,14 +195,21 @@ class Client:
 
     def _serve(self, granted: Granted, demands: Sequence[Demand]) -> list[Served]:
         """Each caller gets what it would have got had they asked one after another."""
-        leases = iter([lease for lease in map(self._hold, granted.grants) if lease is not None])
+        held = [self._hold(grant, granted.now / 1e6) for grant in granted.grants]
+        leases = iter([lease for lease in held if lease is not None])
         return [
-            Served(list(itertools.islice(leases, demand.want)), *granted[1:]) for demand in demands
+            Served(
+                list(itertools.islice(leases, demand.want)),
+                granted.wait,
+                granted.suspect,
+                granted.drained,
+            )
+            for demand in demands
         ]
 
     # --- the register of leases --------------------------------------------------------------
 
-    def _hold(self, grant: Grant) -> Lease | None:
+    def _hold(self, grant: Grant, now: float) -> Lease | None:
         """The lease for a grant; a request that cannot be read is buried instead."""
         try:
             record = decode(grant.record)
@@ -193,7 +217,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 - whatever a serializer raises, nobody is blocked
             self._bury_unreadable(grant, error)
             return None
-        lease = Lease(grant, record, item, self.settler)
+        lease = Lease(grant, record, item, self.settler, now)
         self.held[grant.token] = lease
         return lease
 
@@ -216,16 +240,16 @@ class Client:
         """The caller was cancelled after its batch was sent: nothing started, nothing spent."""
         self.return_leases(served.leases)
 
-    def return_leases(self, leases: Sequence[Lease]) -> None:
-        """Give leases back without anybody waiting for it, the last one first."""
-        for lease in reversed(leases):
-            if lease.state is LeaseState.HELD:
-                lease.state = LeaseState.SETTLED
-                self.held.pop(lease.token, None)
-                self._settle_soon(Settlement(lease.token, Move.GIVE_BACK))
+    def return_leases(self, leases: Sequence[Lease]) -> list[asyncio.Task[None]]:
+        """Give leases back, the last one first, whether or not anybody waits for it."""
+        held = [lease for lease in reversed(leases) if lease.state is LeaseState.HELD]
+        for lease in held:
+            lease.state = LeaseState.SETTLED
+            self._forget(lease)
+        return [self._settle_soon(Settlement(lease.token, Move.GIVE_BACK)) for lease in held]
 
-    def _settle_soon(self, settlement: Settlement) -> None:
-        self.batches.start(_quietly(self._settlements.submit(settlement)), "give back")
+    def _settle_soon(self, settlement: Settlement) -> asyncio.Task[None]:
+        return self.batches.start(_quietly(self._settlements.submit(settlement)), "give back")
 
     async def close(self) -> None:
         """Let what is on its way arrive, give back what is held, and be forgotten."""

@@ -126,13 +126,14 @@ class Granted(NamedTuple):
 
     ``wait`` is how long until something else may become leasable, ``None`` for until somebody
     adds it. ``suspect`` tells that a request was passed over that must be leased alone,
-    ``drained`` that nothing waits and nothing is in flight anywhere.
+    ``drained`` that nothing waits and nothing is in flight anywhere. ``now`` is the store's.
     """
 
     grants: Sequence[Grant]
     wait: int | None
     suspect: bool = False
     drained: bool = False
+    now: int = 0
 
 
 class Beat(NamedTuple):

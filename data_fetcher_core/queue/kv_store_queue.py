@@ -288,9 +288,11 @@ class KVStoreQueue:
 
     async def close(self) -> None:
         """Give back what is leased. The store stays open, and the queue may be used again."""
-        session, self._session = self._session, None
+        session = self._session
         if session is not None and session.is_ours():
             await session.close()
+        if self._session is session:
+            self._session = None
 
     async def __aenter__(self) -> Self:
         await self._open()

@@ -7,8 +7,6 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
-
 from data_fetcher_core.core import Enqueued, Failure, Priority
 from data_fetcher_core.errors import LeaseLost, StoreError
 from data_fetcher_core.queue.engine import Grant
@@ -32,8 +30,12 @@ class Lease:
     policy and goes no further, cancellation gives the request back and spends no attempt.
     """
 
-    def __init__(self, grant: Grant, record: Record, item: Any, settler: Settler) -> None:
+    def __init__(
+        self, grant: Grant, record: Record, item: Any, settler: Settler, leased_at: float
+    ) -> None:
         self.item = item
+        self.leased_at = leased_at
+        self._leased_on = settler.clock.monotonic()
         self.state = LeaseState.HELD
         self.token = grant.token
         self.interval = grant.interval / 1e6
@@ -70,6 +72,11 @@ class Lease:
     def failures(self) -> tuple[Failure, ...]:
         """The last few failures, oldest first."""
         return unpack_failures(self.record.history)
+
+    @property
+    def now(self) -> float:
+        """The store's clock, carried on from the lease by this process's monotonic one."""
+        return self.leased_at + self._settler.clock.monotonic() - self._leased_on
 
     async def complete(
         self,
@@ -129,8 +136,7 @@ class Lease:
         if isinstance(exc, Exception) and not isinstance(exc, StoreError):
             await self.fail(exc)
             return True
-        with anyio.CancelScope(shield=True):
-            await self.give_back()
+        await self._settler.hand_back(self)
         return False
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ from data_fetcher_core.queue.engine import (
 )
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.keys import Keys, op_slot
-from data_fetcher_core.queue.scripts import load_script
+from data_fetcher_core.queue.scripts import FORGETTING, load_script
 from data_fetcher_core.queue.tokens import token_base
 
 # Settlements that bring children may be refused by a full store; those that do not, never.
@@ -70,12 +70,17 @@ class ScriptedEngine:
         rest: list[str | int] = []
         for name, value in offered.items():
             rest += [name, value, int(name in given)]
-        generation, options = await self._send("open", {"new_generation": _new_name()}, rest)
+        args = {"new_generation": _new_name()}
+        generation, options = await self._send("open", args, rest)
+        while generation == b"%d" % FORGETTING:
+            await self.forget()
+            generation, options = await self._send("open", args, rest)
         self._generation, self._offered = generation, dict(offered)
         pairs = zip(options[::2], options[1::2], strict=True)
         return {name.decode(): value.decode() for name, value in pairs}
 
     async def forget(self) -> None:
+        """Whoever opens the run finishes this, if it is interrupted."""
         while await self._send("forget", {"new_generation": _new_name()}):
             pass
         self._generation = b""

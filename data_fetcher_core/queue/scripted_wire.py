@@ -160,14 +160,14 @@ def _admitted(request: NewRequest, admission: Admission, told: bytes) -> Admitte
 
 
 def read_granted(reply: Sequence[Any], token_base: bytes) -> Granted:
-    wait, suspect, drained, paced, *leases = reply
+    wait, suspect, drained, now, paced, *leases = reply
     intervals: dict[bytes, int] = dict(zip(paced[::2], paced[1::2], strict=True))
     grants = [
         _read_grant(token_at(token_base, index), value, intervals)
         for index, value in enumerate(leases)
         if value is not None
     ]
-    return Granted(grants, None if wait < 0 else wait, bool(suspect), bool(drained))
+    return Granted(grants, None if wait < 0 else wait, bool(suspect), bool(drained), now)
 
 
 def _read_grant(token: bytes, value: bytes, intervals: Mapping[bytes, int]) -> Grant:

@@ -32,6 +32,8 @@ from data_fetcher_core.queue.ordering import CRITICAL
 from data_fetcher_core.queue.records import HEADER, VERSION
 
 LAYOUT = 1
+# The generation of a run that is being forgotten; real ones are longer.
+FORGETTING = 0
 _FIELDS = ("INCLUDE", "KEYS", "CHECKS", "STEMS", "ARGV", "REST", "RETURNS")
 _FIELD = re.compile(rf"-- ({'|'.join(_FIELDS)}):(.*)")
 _WORD = re.compile(r"\b[A-Z][A-Z_]+\b")
@@ -61,6 +63,7 @@ CONSTANTS: Mapping[str, int] = {
     **_members(Reason),
     **{f"UNSET_{name}": value for name, value in _UNSET_OPTIONS.items()},
     "CRITICAL": CRITICAL,
+    "FORGETTING": FORGETTING,
     "HEADER_SIZE": HEADER.size,
     "LAYOUT": LAYOUT,
     "RECORD_VERSION": VERSION,

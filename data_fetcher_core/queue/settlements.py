@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
 import orjson
 
+from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import Enqueued, Failure, Priority
 from data_fetcher_core.errors import LeaseLost, StoreFull, ValidationError
 from data_fetcher_core.events import Buried, LeasesLost, Retried, Subscriber
@@ -47,7 +49,9 @@ class Settler:
     reader: EntryReader
     submit: Callable[[Settlement], Awaitable[Settled]]
     forget: Callable[[Lease], None]
+    return_leases: Callable[[Sequence[Lease]], list[asyncio.Task[None]]]
     tell: Subscriber
+    clock: Clock
 
     def decide(self, lease: Lease, error: BaseException | None) -> Decision:
         return bounded(self.options.retry, lease.attempts + 1, self.max_attempts, error)
@@ -79,14 +83,14 @@ class Settler:
             await self.bury(lease, f"failed {attempts} times", error)
             return
         level = self.reader.priority(priority, lease.priority)
-        head = _failed(lease.record, error, priority=level).head()
+        head = _failed(lease, error, priority=level).head()
         await self._settle(
             lease, Settlement(lease.token, Move.RELEASE, head, delay=microseconds(waits))
         )
         self.tell(Retried(self.namespace, lease.id, attempts, waits, _told(error)))
 
     async def bury(self, lease: Lease, detail: str, error: BaseException | str | None) -> None:
-        head = _failed(lease.record, error or detail).head()
+        head = _failed(lease, error or detail).head()
         text = (detail or _told(error))[:_LONGEST_DETAIL]
         await self._settle(
             lease,
@@ -96,6 +100,12 @@ class Settler:
 
     async def give_back(self, lease: Lease) -> None:
         await self._settle(lease, Settlement(lease.token, Move.GIVE_BACK))
+
+    async def hand_back(self, lease: Lease) -> None:
+        """Give back whatever becomes of the caller: it is being cancelled, perhaps once more."""
+        with anyio.CancelScope(shield=True):
+            for giving_back in self.return_leases([lease]):
+                await asyncio.wait([giving_back])
 
     async def _settle(self, lease: Lease, settlement: Settlement) -> Settled:
         if lease.state is not LeaseState.HELD:
@@ -136,12 +146,11 @@ def enqueued(admitted: Iterable[Admitted]) -> Enqueued:
     return Enqueued(new, tuple(one.id.decode() for one in outcomes))
 
 
-def _failed(
-    record: Record, error: BaseException | str | None, priority: int | None = None
-) -> Record:
+def _failed(lease: Lease, error: BaseException | str | None, priority: int | None = None) -> Record:
     """The record after one more delivery that failed."""
+    record = lease.record
     kind = type(error).__name__ if isinstance(error, BaseException) else "released"
-    failure = Failure(kind, _told(error), time.time())
+    failure = Failure(kind, _told(error), lease.now)
     history = _appended(record.history, failure)
     return replace(
         record,

@@ -118,7 +118,9 @@ class Heart:
     async def _return(self, tokens: set[bytes]) -> None:
         client = self._client
         if tokens:
-            settlements = [Settlement(token, Move.GIVE_BACK) for token in sorted(tokens)]
+            settlements = [
+                Settlement(token, Move.GIVE_BACK) for token in sorted(tokens, reverse=True)
+            ]
             await client.ask("settle", lambda op: client.engine.settle(op, settlements))
             client.tell(LeasesReturned(client.namespace, len(tokens)))
 

@@ -49,6 +49,7 @@ from data_fetcher_core.queue.tokens import SIZE, token_base
 T = TypeVar("T")
 LAYOUT = 1
 _COUNT = 8
+_FORGETTING = "forgetting"
 
 
 class _Forgotten(Exception):
@@ -71,11 +72,11 @@ class TransactionalEngine:
     # --- the run -------------------------------------------------------------------------------
 
     async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
-        fresh = os.urandom(12).hex()
+        await self._finish_forgetting()
 
         def step(tx: Transaction) -> dict[str, Any]:
             raw = tx.get_many([self._keys.meta])[0]
-            meta = _read_meta(_new_meta(fresh) if raw is None else raw)
+            meta = _read_meta(_new_meta() if raw is None else raw)
             forced = {name: offered[name] for name in given}
             meta["options"] = {**offered, **meta["options"], **forced}
             encoded = orjson.dumps(meta)
@@ -89,20 +90,31 @@ class TransactionalEngine:
         return options
 
     async def forget(self) -> None:
-        """Drop it in slices; the last one leaves a new, empty run under another generation."""
-        fresh = os.urandom(12).hex()
-        while await self._store.transact(lambda tx: self._forget_slice(tx, fresh), urgent=True):
+        """Whoever opens the run finishes this, if it is interrupted."""
+        await self._store.transact(self._begin_to_forget, urgent=True)
+        await self._finish_forgetting()
+
+    def _begin_to_forget(self, tx: Transaction) -> None:
+        if self._is_at(tx, self._generation):
+            tx.put_many([(self._keys.meta, _new_meta(_FORGETTING))])
+
+    async def _finish_forgetting(self) -> None:
+        while await self._store.transact(self._forget_slice, urgent=True):
             pass
 
-    def _forget_slice(self, tx: Transaction, fresh: str) -> bool:
+    def _is_at(self, tx: Transaction, generation: str) -> bool:
         raw = tx.get_many([self._keys.meta])[0]
-        if raw is None or _read_meta(raw)["generation"] != self._generation:
+        return raw is not None and _read_meta(raw)["generation"] == generation
+
+    def _forget_slice(self, tx: Transaction) -> bool:
+        """The last one leaves a new, empty run: who held a lease of the old one has lost it."""
+        if not self._is_at(tx, _FORGETTING):
             return False
         found = tx.range(self._keys.all, family_end(self._keys.all), STEP)
         tx.delete_many([key for key, _ in found if key != self._keys.meta])
         if len(found) == STEP:
             return True
-        tx.put_many([(self._keys.meta, _new_meta(fresh))])
+        tx.put_many([(self._keys.meta, _new_meta())])
         return False
 
     # --- requests ------------------------------------------------------------------------------
@@ -135,7 +147,7 @@ class TransactionalEngine:
 
         def again(step: Step, raw: bytes) -> Granted:
             tokens = [raw[at : at + SIZE] for at in range(0, len(raw), SIZE)]
-            return Granted(self._granted_again(step, op.client, tokens), wait=0)
+            return Granted(self._granted_again(step, op.client, tokens), wait=0, now=step.now)
 
         return await self._once(op, "lease", run, again, urgent=True)
 
@@ -287,8 +299,6 @@ class TransactionalEngine:
     async def recount(self) -> Mapping[str, tuple[int, int]]:
         return await self._step(tending.recount, urgent=True)
 
-    # --- waiting -------------------------------------------------------------------------------
-
     def watch(self) -> int:
         return self._wakeups.mark()
 
@@ -373,7 +383,8 @@ class TransactionalEngine:
         return round((time.time() if instant is None else instant) * 1e6)
 
 
-def _new_meta(generation: str) -> bytes:
+def _new_meta(generation: str = "") -> bytes:
+    generation = generation or os.urandom(12).hex()
     return orjson.dumps({"layout": LAYOUT, "generation": generation, "options": {}})
 
 

@@ -65,7 +65,7 @@ class WaitingRooms:
         """Up to ``want`` leases; none only after ``wait`` seconds, at shutdown or when drained."""
         deadline = self._client.clock.monotonic() + wait
         while True:
-            mark = self._client.engine.watch()
+            mark, asked_at = self._client.engine.watch(), self._client.clock.monotonic()
             served = await self._client.lease(want, selection)
             left = deadline - self._client.clock.monotonic()
             if served.leases or left <= 0 or self.closed or (until_drained and served.drained):
@@ -73,7 +73,7 @@ class WaitingRooms:
             pause = _pause(served, until_drained=until_drained)
             if pause > 0 and mark == self._client.engine.watch():
                 room = self._rooms.setdefault(selection, _Room())
-                self._attend(room, selection, pause, mark)
+                self._attend(room, selection, asked_at + pause, mark)
                 return await self._wait(room, want, left, until_drained=until_drained)
 
     async def _wait(
@@ -107,8 +107,7 @@ class WaitingRooms:
         else:
             await race(served, lambda: self._client.clock.sleep(left))
 
-    def _attend(self, room: _Room, selection: Selection, pause: float, mark: int) -> None:
-        until = self._client.clock.monotonic() + pause
+    def _attend(self, room: _Room, selection: Selection, until: float, mark: int) -> None:
         if not room.occupied:
             room.occupied, room.until, room.mark = True, until, mark
             self._client.tasks.start(self._keep(room, selection), "wait for work")
@@ -145,10 +144,11 @@ class WaitingRooms:
     async def _serve(self, room: _Room, selection: Selection) -> None:
         # With nobody left the lease of nothing still passes the wake-up on to other processes.
         want = sum(waiter.want for waiter in room.waiters)
-        room.mark = self._client.engine.watch()
+        room.mark, asked_at = self._client.engine.watch(), self._client.clock.monotonic()
         served = await self._client.lease(want, selection)
         ending = any(waiter.until_drained for waiter in room.waiters)
-        room.until = self._client.clock.monotonic() + _pause(served, until_drained=ending)
+        # From before the lease: what it says is at least that old.
+        room.until = asked_at + _pause(served, until_drained=ending)
         leases = served.leases
         for waiter in list(room.waiters):
             mine, leases = leases[: waiter.want], leases[waiter.want :]

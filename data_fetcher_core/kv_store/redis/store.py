@@ -37,7 +37,7 @@ _SHORTEST_BLOCK = 0.05
 _LONGEST_BLOCK = 10.0
 _ALL = 2**53
 # What the client lets through besides its own errors, when a peer talks nonsense or leaves.
-_FOREIGN = (said.RedisError, OSError, EOFError, RuntimeError, UnicodeError)
+_FOREIGN = (said.RedisError, OSError, EOFError, RuntimeError, ValueError, LookupError)
 
 
 class RedisStore(KeyValueStore):

@@ -7,8 +7,11 @@
 -- ARGV: generation new_generation
 -- RETURNS: 1 if there is more
 
--- It was forgotten before, and what is here now is another run.
-if redis.call('HGET', state, 'generation') ~= generation then return 0 end
+-- If it was forgotten before, what is here now is another run. From the first part on the run is
+-- one that is being forgotten, so that whoever opens it can finish what was interrupted.
+local stored = redis.call('HGET', state, 'generation')
+if stored ~= generation and stored ~= tostring(FORGETTING) then return 0 end
+insert('HSET', state, {'generation', FORGETTING})
 
 local function drop_lanes(zset)
   local names = redis.call('ZRANGE', zset, 0, STEP - 1)

@@ -5,8 +5,8 @@
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
 -- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over, whether the
---   queue is drained, lanes with their intervals, then the leases in the order of their tokens,
---   nil for one that is no longer held
+--   queue is drained, the instant, lanes with their intervals, then the leases in the order of
+--   their tokens, nil for one that is no longer held
 
 want = tonumber(want)
 local restricted = tonumber(lane_count) >= 0
@@ -26,7 +26,7 @@ local function answer(at, suspect, drained, lanes, values)
     end
   end
   local wait = at < 0 and -1 or math.max(at - now, 0)
-  return {wait, suspect, drained and 1 or 0, intervals, unpack(values)}
+  return {wait, suspect, drained and 1 or 0, now, intervals, unpack(values)}
 end
 
 if answered then

@@ -4,7 +4,8 @@
 -- KEYS: state
 -- ARGV: new_generation
 -- REST: per option: name, value, 1 to store it in any case
--- RETURNS: the generation, then all options and their values
+-- RETURNS: the generation, then all options and their values; nothing is stored in a run that is
+--   being forgotten
 
 local missing, options = {}, {}
 
@@ -22,6 +23,8 @@ for at = 1, #stored, 2 do
   if field == 'generation' then generation = value end
   if field == 'buckets' then buckets = value end
 end
+
+if generation == tostring(FORGETTING) then return {generation, {}} end
 
 for name in take do
   local value, is_forced = take(), take() == '1'
