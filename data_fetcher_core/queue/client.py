@@ -71,6 +71,8 @@ class Served(NamedTuple):
     wait: int | None
     suspect: bool
     drained: bool
+    # Something was there, and none of it could be read.
+    unreadable: bool
 
 
 class Client:
@@ -196,6 +198,7 @@ class Client:
     def _serve(self, granted: Granted, demands: Sequence[Demand]) -> list[Served]:
         """Each caller gets what it would have got had they asked one after another."""
         held = [self._hold(grant, granted.now / 1e6) for grant in granted.grants]
+        unreadable = bool(held) and not any(held)
         leases = iter([lease for lease in held if lease is not None])
         return [
             Served(
@@ -203,6 +206,7 @@ class Client:
                 granted.wait,
                 granted.suspect,
                 granted.drained,
+                unreadable,
             )
             for demand in demands
         ]

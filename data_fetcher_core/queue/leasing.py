@@ -139,8 +139,7 @@ class _Taking:
 
     def _is_suspect(self, raw: bytes) -> bool:
         """One death from the limit: held alone, so that no neighbour dies with it."""
-        deaths: int = HEADER.unpack_from(raw)[5]
-        return deaths >= self.step.options.max_deaths - 1
+        return is_whole(raw) and HEADER.unpack_from(raw)[5] >= self.step.options.max_deaths - 1
 
     def _grant(self, lane: LaneState, found: _List, key: bytes, raw: bytes) -> None:
         step, token = self.step, token_at(self.token_base, len(self.grants))

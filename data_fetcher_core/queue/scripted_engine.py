@@ -34,6 +34,7 @@ from data_fetcher_core.queue.engine import (
 )
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.keys import Keys, op_slot
+from data_fetcher_core.queue.nonsense import reads
 from data_fetcher_core.queue.scripts import FORGETTING, load_script
 from data_fetcher_core.queue.tokens import token_base
 
@@ -66,6 +67,7 @@ class ScriptedEngine:
 
     # --- the run -------------------------------------------------------------------------------
 
+    @reads
     async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
         rest: list[str | int] = []
         for name, value in offered.items():
@@ -87,6 +89,7 @@ class ScriptedEngine:
 
     # --- requests ------------------------------------------------------------------------------
 
+    @reads
     async def add(self, op: Op, additions: Sequence[Addition]) -> list[list[Admitted]]:
         admitted: list[list[Admitted]] = []
         parts = wire.in_parts(additions, lambda addition: len(addition.requests), STEP)
@@ -96,6 +99,7 @@ class ScriptedEngine:
             admitted += wire.read_admitted(reply, part)
         return admitted
 
+    @reads
     async def lease(
         self,
         op: Op,
@@ -112,6 +116,7 @@ class ScriptedEngine:
         reply = await self._operate("lease", op, args, [*(lanes or ()), *steal])
         return wire.read_granted(reply, base)
 
+    @reads
     async def settle(self, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
         bring = [index for index, one in enumerate(settlements) if one.addition.requests]
         plain = [index for index, one in enumerate(settlements) if not one.addition.requests]
@@ -141,18 +146,21 @@ class ScriptedEngine:
 
     # --- consumers -----------------------------------------------------------------------------
 
+    @reads
     async def beat(self, client: bytes) -> Beat:
         held, consumers = await self._run("beat", client=client)
         beats = zip(consumers[::2], consumers[1::2], strict=True)
         return Beat(held, {consumer: int(number) for consumer, number in beats})
 
+    @reads
     async def held(self, client: bytes) -> list[bytes]:
-        tokens: list[bytes] = await self._run("held", client=client)
-        return tokens
+        return wire.read_texts(await self._run("held", client=client))
 
+    @reads
     async def leave(self, client: bytes) -> Slice:
         return _slice(await self._run("leave", rest=_slots(client), client=client))
 
+    @reads
     async def reap(self, client: bytes, beat: int) -> Slice:
         reply = await self._run("reap", {"beat_seen": beat}, _slots(client), client)
         return _slice(reply)
@@ -164,11 +172,13 @@ class ScriptedEngine:
             packed = list(wire.pack_changes(part))
             await self._operate("change_lanes", op, rest=packed, part=number)
 
+    @reads
     async def dead(self, after: Position | None, want: int) -> list[Dead]:
         at, number = Position(-1, 0) if after is None else after
         args = {"after_at": at, "after_number": number, "want": min(want, STEP)}
         return wire.read_dead(await self._run("dead", args))
 
+    @reads
     async def requeue(self, op: Op, positions: Sequence[Position]) -> int:
         requeued = 0
         for number, part in enumerate(wire.in_parts(positions, _one, STEP), start=1):
@@ -176,15 +186,18 @@ class ScriptedEngine:
             requeued += await self._operate("requeue", op, rest=packed, part=number)
         return requeued
 
+    @reads
     async def purge(self, op: Op, older_than: int) -> Slice:
         return _slice(await self._operate("purge", op, {"older_than": older_than}))
 
+    @reads
     async def clear(self, op: Op) -> Slice:
         done, more, unswept = await self._operate("clear", op)
         while unswept:
             unswept = await self._run("sweep_seen")
         return Slice(done, bool(more))
 
+    @reads
     async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
         """Mark, walk what waits, and leave only the marks of what is in flight."""
         args = {"forget": int(forget)}
@@ -228,27 +241,32 @@ class ScriptedEngine:
 
     # --- looking -------------------------------------------------------------------------------
 
+    @reads
     async def peek(self, want: int) -> list[bytes]:
-        records: list[bytes] = await self._run("peek", {"want": min(max(want, 0), STEP)})
-        return records
+        return wire.read_texts(await self._run("peek", {"want": min(max(want, 0), STEP)}))
 
+    @reads
     async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
-        found: list[bytes | None] = await self._run("checkpoints", rest=names)
-        return found
+        found = await self._run("checkpoints", rest=names)
+        pairs = zip(names, found, strict=True)
+        return [None if one is None else wire.read_text(one) for _, one in pairs]
 
+    @reads
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         args = {"after": after, "want": min(max(want, 0), STEP)}
         first, found = await self._run("results", args)
-        return list(enumerate(found, start=first))
+        return list(enumerate(wire.read_texts(found), start=int(first)))
 
     async def trim_results(self, upto: int) -> None:
         while await self._run("trim_results", {"upto": upto}):
             pass
 
+    @reads
     async def stats(self) -> QueueStats:
         lanes, counts = await self._run("stats")
         return QueueStats(lanes=lanes, **wire.read_counts(counts))
 
+    @reads
     async def recount(self) -> Mapping[str, tuple[int, int]]:
         return wire.read_differences(await self._run("recount"))
 

@@ -190,6 +190,16 @@ def _read_letter(at: int, raw: bytes) -> Dead:
     return Dead(Position(at, number), Reason(reason), raw[_LETTER.size : end], raw[end:])
 
 
+def read_texts(reply: Sequence[Any]) -> list[bytes]:
+    return [read_text(one) for one in reply]
+
+
+def read_text(reply: Any) -> bytes:
+    if not isinstance(reply, bytes):
+        raise StoreCorrupt(f"Redis answered {reply!r:.80} where a text was due")
+    return reply
+
+
 def read_counts(reply: Sequence[bytes]) -> dict[str, int]:
     """Names and counts in turn."""
     return {name.decode(): _number(n) for name, n in zip(reply[::2], reply[1::2], strict=True)}

@@ -22,6 +22,7 @@ from data_fetcher_core.queue.ordered_keys import MIDDLE, OrderedKeys, number_at,
 from data_fetcher_core.queue.records import HEADER, is_whole, stamp
 
 UNREADABLE = b"unreadable"
+_REASONS = frozenset(Reason)
 
 
 class Step:
@@ -268,6 +269,8 @@ def key_of(raw: bytes) -> bytes:
 def read_dead(keys: OrderedKeys, key: bytes, value: bytes) -> Dead:
     """A dead letter as it was buried."""
     start = len(keys.dead_letters)
-    detail_end = 3 + int.from_bytes(value[1:3], "big")
     position = Position(number_at(key, start), number_at(key, start + 8))
+    detail_end = 3 + int.from_bytes(value[1:3], "big")
+    if len(value) < detail_end or value[0] not in _REASONS:
+        return Dead(position, Reason.CORRUPT, UNREADABLE, value)
     return Dead(position, Reason(value[0]), value[3:detail_end], value[detail_end:])

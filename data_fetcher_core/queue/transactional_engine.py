@@ -36,6 +36,7 @@ from data_fetcher_core.queue.engine import (
     Slice,
 )
 from data_fetcher_core.queue.lane_state import LaneDefaults
+from data_fetcher_core.queue.nonsense import reading
 from data_fetcher_core.queue.ordered_keys import OrderedKeys, number_at
 from data_fetcher_core.queue.outcomes import (
     pack_admitted,
@@ -347,9 +348,10 @@ class TransactionalEngine:
 
         def run(tx: Transaction) -> T:
             nonlocal changed
-            step = Step(tx, self._keys, self._options(tx), self._now())
-            outcome = act(step)
-            step.flush()
+            with reading():
+                step = Step(tx, self._keys, self._options(tx), self._now())
+                outcome = act(step)
+                step.flush()
             changed = step.concerns_waiters
             return outcome
 
@@ -389,10 +391,12 @@ def _new_meta(generation: str = "") -> bytes:
 
 
 def _read_meta(raw: bytes) -> dict[str, Any]:
-    meta: dict[str, Any] = orjson.loads(raw)
-    if meta["layout"] != LAYOUT:
+    with reading():
+        meta: dict[str, Any] = orjson.loads(raw)
+        layout, _, _ = meta["layout"], meta["generation"], meta["options"]
+    if layout != LAYOUT:
         raise ConfigurationError(
-            f"this run was written with layout {meta['layout']}, and this version reads layout "
+            f"this run was written with layout {layout}, and this version reads layout "
             f"{LAYOUT}: go on with the version that began it, or begin a new run"
         )
     return meta

@@ -67,6 +67,8 @@ class WaitingRooms:
         while True:
             mark, asked_at = self._client.engine.watch(), self._client.clock.monotonic()
             served = await self._client.lease(want, selection)
+            if served.unreadable:
+                continue
             left = deadline - self._client.clock.monotonic()
             if served.leases or left <= 0 or self.closed or (until_drained and served.drained):
                 return served.leases

@@ -1,5 +1,5 @@
--- Drops cancelled requests from the delayed ones, a bounded number at a time, the latest first: what
--- becomes due meanwhile goes from the other end, and what is added makes it see some twice.
+-- Drops cancelled requests from the delayed ones, a bounded number at a time, the latest first:
+-- what becomes due meanwhile goes from the other end, and what is added makes it see some twice.
 -- INCLUDE: writes counts records cancel wake
 -- KEYS: delayed
 -- ARGV: offset walks_seen

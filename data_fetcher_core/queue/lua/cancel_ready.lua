@@ -1,6 +1,6 @@
--- Drops cancelled requests from ready lists, a bounded number of requests at a time. It goes from the
--- tail to the head and counts from the tail, so that what is leased from the head meanwhile, or
--- pushed at the tail, makes it see a request twice rather than not at all.
+-- Drops cancelled requests from ready lists, a bounded number of requests at a time. It goes from
+-- the tail to the head and counts from the tail, so that what is leased from the head meanwhile,
+-- or pushed at the tail, makes it see a request twice rather than not at all.
 -- INCLUDE: writes records cancel lists lanes commit
 -- KEYS: criticals
 -- ARGV: priority offset walks_seen lane_count

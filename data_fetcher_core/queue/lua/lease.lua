@@ -64,6 +64,7 @@ local function give_away(raw)
   bury_unreadable(raw)
   count('ready', -1)
   removed = removed + 1
+  return removed >= STEP
 end
 
 local function discard(list)
@@ -88,16 +89,18 @@ local function grant(lane, list)
   lane.criticals = list.priority == CRITICAL and lane.criticals + 1 or 0
   lane.in_flight = lane.in_flight + 1
   if lane.interval > 0 then set_pace(lane) end
-  lane.turn, lane.chosen = nil, choose(lane, give_away)
-  lane.waits = lane.chosen ~= nil
+  local chosen, unfinished = choose(lane, give_away)
+  lane.turn, lane.chosen, lane.waits = nil, chosen, chosen ~= nil or unfinished
   place(lane)
 end
 
 -- One turn of a lane; what is cancelled or too old goes away on the way.
 local function serve(lane)
   while removed < STEP do
-    local list = lane.chosen or choose(lane, give_away)
+    local list, unfinished = lane.chosen, false
+    if not list then list, unfinished = choose(lane, give_away) end
     lane.chosen = nil
+    if unfinished then return end
     if not list then
       lane.waits = false
       return place(lane)

@@ -16,7 +16,11 @@ end
 table.sort(lanes, function(one, other) return one.turn < other.turn end)
 share = math.ceil(want / math.max(#lanes, 1)) + 1
 
-local function ignore() end
+local ignored = 0
+local function ignore()
+  ignored = ignored + 1
+  return ignored >= STEP
+end
 
 -- One request of each lane, and the lanes that gave one.
 local function show_one_each(shown)

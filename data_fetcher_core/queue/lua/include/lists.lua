@@ -74,7 +74,8 @@ local function is_sooner(list, other)
 end
 
 -- The list whose first request comes next, nil if none is left. CRITICAL comes first, unless its
--- burst is used up and another one waits. What cannot be read is given away and passed.
+-- burst is used up and another one waits. What cannot be read is given away and passed; once that
+-- says it was enough, nothing is chosen, and the second answer is true.
 local function choose(lane, give_away)
   local critical, best
   for _, list in ipairs(lane.lists) do
@@ -82,7 +83,7 @@ local function choose(lane, give_away)
       local raw = look(list)
       if list.record or not raw then break end
       pass(list)
-      give_away(raw)
+      if give_away(raw) then return nil, true end
     end
     if list.record and list.priority == CRITICAL then
       critical = list
