@@ -159,11 +159,12 @@ class Client:
 
     async def ask(self, verb: str, ask: Callable[[Op], Awaitable[T]]) -> T:
         """Run a verb under its next operation id, again and again until the store answers."""
-        deadline = anyio.current_time() + self.options.op_timeout
+        asked_at = anyio.current_time()
         async with self._turn(verb):
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
-            answer = await insist(lambda: ask(op), max(deadline - anyio.current_time(), 0.0))
+            waited = anyio.current_time() - asked_at
+            answer = await insist(lambda: ask(op), self.options.op_timeout, waited)
         self.heard_at = self.clock.monotonic()
         return answer
 

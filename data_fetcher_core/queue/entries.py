@@ -15,11 +15,13 @@ from data_fetcher_core.queue.engine import NewRequest
 from data_fetcher_core.queue.identity import id_from_key, random_id, seen_from_key
 from data_fetcher_core.queue.options import QueueOptions, microseconds
 from data_fetcher_core.queue.records import Record
+from data_fetcher_core.queue.showing import shown
 
 _LONGEST_ID = 255
 _LONGEST_LANE = 1_024
 _LONGEST_KEY = 65_535
 _LONGEST_BODY = 256 * 1024 * 1024
+_LARGEST = 2**31 - 1
 _LONGEST_WAIT = 100 * 365 * 86_400.0
 
 
@@ -68,7 +70,7 @@ class EntryReader:
         if isinstance(chosen, str):
             return int(self._labelled(chosen))
         if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= 6:
-            raise ValidationError(f"priority must be a Priority or its name, not {chosen!r}")
+            raise ValidationError(f"priority must be a Priority or its name, not {shown(chosen)}")
         return int(chosen)
 
     def _labelled(self, label: str) -> Priority:
@@ -77,7 +79,7 @@ class EntryReader:
         if label in Priority.__members__:
             return Priority[label]
         known = ", ".join(sorted(self._options.labels))
-        raise ValidationError(f"unknown priority {label!r}: use one of {known}, or a Priority")
+        raise ValidationError(f"unknown priority {shown(label)}: use one of {known}, or a Priority")
 
     def _identity(self, entry: Entry, key: bytes) -> bytes:
         if entry.id is not None:
@@ -113,6 +115,8 @@ def read_item(record: Record, serializer: Serializer) -> Any:
 
 def read_checkpoint(checkpoint: Mapping[str, Any] | None) -> dict[bytes, bytes]:
     """Names and values of a checkpoint as the store keeps them."""
+    if checkpoint is not None and not isinstance(checkpoint, Mapping):
+        raise ValidationError(f"a checkpoint maps names to values, and is not {shown(checkpoint)}")
     try:
         return {
             _text(name, "checkpoint name", 1, _LONGEST_LANE): orjson.dumps(value)
@@ -137,23 +141,30 @@ def read_ids(ids: Iterable[str]) -> list[bytes]:
 def check_duration(value: object, what: str) -> float:
     """Seconds from 0 up to a century."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= float(str(value)) <= _LONGEST_WAIT:
+    if not number or not 0 <= value <= _LONGEST_WAIT:  # type: ignore[operator]
         raise ValidationError(
-            f"{what} must be a number of seconds from 0 (now) to {_LONGEST_WAIT:g}, not {value!r}"
+            f"{what} must be a number of seconds from 0 to {_LONGEST_WAIT:g}, not {shown(value)}"
         )
-    return float(str(value))
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_count(value: object, what: str) -> int:
+    """How many: a whole number; below zero means none, and more than can be means all."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValidationError(f"{what} must be a whole number, not {shown(value)}")
+    return min(max(value, 0), _LARGEST)
 
 
 def _expiry(value: object) -> int:
     duration = check_duration(value, "expires_in")
     if duration <= 0:
-        raise ValidationError(f"expires_in must be above 0 seconds, not {value!r}")
+        raise ValidationError(f"expires_in must be above 0 seconds, not {shown(value)}")
     return microseconds(duration)
 
 
 def _text(text: object, what: str, least: int, most: int) -> bytes:
     if not isinstance(text, str):
-        raise ValidationError(f"{what} must be a string, not {text!r}")
+        raise ValidationError(f"{what} must be a string, not {shown(text)}")
     try:
         encoded = text.encode()
     except UnicodeEncodeError:

@@ -17,9 +17,9 @@ _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0
 
 
-async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float) -> T:
+async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: float = 0.0) -> T:
     """The store's answer, or :class:`StoreUnavailable` once ``op_timeout`` is over."""
-    deadline = anyio.current_time() + op_timeout
+    deadline = anyio.current_time() + op_timeout - waited
     for pause in _pauses():
         try:
             with anyio.fail_after(min(op_timeout / _ATTEMPTS_WITHIN_BOUND, _left(deadline))):

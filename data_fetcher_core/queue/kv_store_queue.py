@@ -21,6 +21,7 @@ from data_fetcher_core.queue.engine import STEP, LaneChange, QueueEngine
 from data_fetcher_core.queue.engines import engine_for
 from data_fetcher_core.queue.entries import (
     Defaults,
+    check_count,
     check_duration,
     read_ids,
     read_item,
@@ -34,6 +35,7 @@ from data_fetcher_core.queue.options import QueueOptions, agree, microseconds
 from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.serializers import JSONSerializer
 from data_fetcher_core.queue.session import Session
+from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.queue.stream import LeaseStream, Until
 
 T = TypeVar("T")
@@ -91,7 +93,7 @@ class KVStoreQueue:
         many are safely in.
         """
         if items is None or isinstance(items, str | bytes | Mapping):
-            raise ValidationError(f"enqueue takes an iterable of items, not {items!r:.80}")
+            raise ValidationError(f"enqueue takes an iterable of items, not {shown(items)}")
         session = await self._open()
         intake = Intake(session.client, int(self._stored["capacity"]))
         return await intake.run(items, Defaults(lane, priority, delay, expires_in), checkpoint)
@@ -109,7 +111,7 @@ class KVStoreQueue:
 
         ``lanes`` restricts it; those in ``steal`` are tried when none of ``lanes`` has anything.
         """
-        wanted = _count(max_items)
+        wanted = check_count(max_items, "max_items")
         patience = math.inf if wait == math.inf else check_duration(wait, "wait")
         selection = _selection(lanes, steal)
         return [] if wanted == 0 else await self.lease_selected(wanted, patience, selection)
@@ -165,7 +167,7 @@ class KVStoreQueue:
 
     async def peek(self, max_items: int = 1) -> list[Any]:
         """The next items in lease order, as if every lane were open; 1,000 at most."""
-        wanted = min(_count(max_items), STEP)
+        wanted = min(check_count(max_items, "max_items"), STEP)
         if wanted == 0:
             return []
         raw = await self._ask(lambda: self._engine.peek(wanted))
@@ -179,20 +181,22 @@ class KVStoreQueue:
 
     async def results(self, after: int = 0, limit: int = STEP) -> list[tuple[int, Any]]:
         """Results of completed requests with their numbers, from 1 on; 1,000 at most."""
-        wanted = min(_count(limit), STEP)
-        found = await self._ask(lambda: self._engine.results(after, wanted)) if wanted else []
+        wanted = min(check_count(limit, "limit"), STEP)
+        behind = check_count(after, "after")
+        found = await self._ask(lambda: self._engine.results(behind, wanted)) if wanted else []
         return [(number, decode_value(raw)) for number, raw in found]
 
     async def trim_results(self, upto: int) -> None:
         """Drop results up to this number, once they are safe elsewhere."""
-        await self._ask(lambda: self._engine.trim_results(upto))
+        number = check_count(upto, "upto")
+        await self._ask(lambda: self._engine.trim_results(number))
 
     # --- dead letters --------------------------------------------------------------------------
 
     async def dead_letters(self, page_size: int = STEP) -> AsyncIterator[DeadLetter]:
         """Buried requests, oldest first."""
         await self._open()
-        size = max(1, min(_count(page_size), STEP))
+        size = max(1, min(check_count(page_size, "page_size"), STEP))
         async for page in dead_letters.pages(self._engine, self._options.op_timeout, size):
             for dead in page:
                 yield dead_letters.read_dead_letter(dead, self._serializer)
@@ -239,8 +243,8 @@ class KVStoreQueue:
         spacing = (
             _USE_DEFAULT if interval is None else microseconds(check_duration(interval, "interval"))
         )
-        early = _USE_DEFAULT if burst is None else _count(burst)
-        most = _USE_DEFAULT if limit is None else _count(limit)
+        early = _USE_DEFAULT if burst is None else check_count(burst, "burst")
+        most = _USE_DEFAULT if limit is None else check_count(limit, "limit")
         await self._change(LaneChange(name, interval=spacing, burst=early, limit=most))
 
     async def _change(self, change: LaneChange) -> None:
@@ -366,13 +370,6 @@ class KVStoreQueue:
 
 
 _UNREADABLE = object()
-
-
-def _count(value: int) -> int:
-    """How many; below zero means none."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValidationError(f"a whole number is needed, not {value!r}")
-    return max(value, 0)
 
 
 def _selection(lanes: Sequence[str] | None, steal: Sequence[str]) -> Selection:

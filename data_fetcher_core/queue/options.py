@@ -9,8 +9,10 @@ from typing import Any, Literal, Self
 
 from data_fetcher_core.core import PRIORITY_LABELS, Priority
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import FixedDelays, RetryPolicy
 
+_LARGEST = 2**31 - 1
 _LONGEST = 10 * 365 * 86_400.0
 
 
@@ -19,7 +21,8 @@ class QueueOptions:
     """How a queue behaves. Durations are seconds.
 
     Those marked *shared* are stored by whoever opens the run first. Who opens it later and names
-    another value is refused, or changes it for all with ``update=True``.
+    another value is refused, or changes it for all with ``update=True``; a lane that cannot be
+    served at that moment learns of it with its next move.
     """
 
     max_attempts: int = 4
@@ -72,6 +75,11 @@ class QueueOptions:
             _check_duration(name, getattr(self, name), positive=name in _POSITIVE)
         if self.on_full not in {"wait", "raise"}:
             raise ConfigurationError(f"on_full must be 'wait' or 'raise', not {self.on_full!r}")
+        if not isinstance(self.fair, bool):
+            raise ConfigurationError(f"fair must be True or False, not {self.fair!r}")
+        if not callable(getattr(self.retry, "decide", None)):
+            raise ConfigurationError(f"retry must be a policy with decide(), not {self.retry!r}")
+        _check_labels(self.labels)
 
     def shared(self) -> dict[str, str]:
         """The shared options as the store keeps them: whole numbers, durations in µs."""
@@ -95,6 +103,7 @@ SHARED = (
 _DURATIONS = ("lease_ttl", "op_timeout", "lane_interval", "ageing_step", "dead_retention")
 _POSITIVE = ("lease_ttl", "op_timeout")
 _COUNTS = tuple(f.name for f in fields(QueueOptions) if f.type == "int")
+_PRIORITIES = frozenset(map(int, Priority))
 _LEAST = {"max_attempts": 1, "max_deaths": 1, "expected_keys": 1}
 
 
@@ -119,17 +128,31 @@ def _shown(name: str, stored: str) -> str:
 
 
 def _check_count(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"{name} must be a whole number from {least} up, not {value!r}")
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not least <= value <= _LARGEST:  # type: ignore[operator]
+        raise ConfigurationError(
+            f"{name} must be a whole number from {least} to {_LARGEST}, not {shown(value)}"
+        )
 
 
 def _check_duration(name: str, value: object, *, positive: bool) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= float(str(value)) <= _LONGEST or (positive and value == 0):
+    if not number or not 0 <= value <= _LONGEST or (positive and value == 0):  # type: ignore[operator]
         above = "above 0" if positive else "from 0 up"
         raise ConfigurationError(
-            f"{name} must be a number of seconds {above}, at most {_LONGEST:g}, not {value!r}"
+            f"{name} must be a number of seconds {above}, at most {_LONGEST:g}, not {shown(value)}"
         )
+
+
+def _check_labels(labels: object) -> None:
+    if not isinstance(labels, Mapping):
+        raise ConfigurationError(f"labels must map names to priorities, not be {labels!r:.80}")
+    for name, priority in labels.items():
+        known = isinstance(priority, int) and not isinstance(priority, bool)
+        if not isinstance(name, str) or not known or priority not in _PRIORITIES:
+            raise ConfigurationError(
+                f"labels must map names to a Priority, 1 to 6, not {name!r:.80} to {priority!r:.80}"
+            )
 
 
 def microseconds(seconds: float) -> int:

@@ -34,6 +34,7 @@ from data_fetcher_core.queue.entries import (
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions, microseconds
 from data_fetcher_core.queue.records import Record, pack_failures, unpack_failures
+from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import Decision, bounded
 
 _LONGEST_DETAIL = 1_000
@@ -91,6 +92,8 @@ class Settler:
 
     async def bury(self, lease: Lease, detail: str, error: BaseException | str | None) -> None:
         head = _failed(lease, error or detail).head()
+        if not isinstance(detail, str):
+            raise ValidationError(f"detail must be a string, not {shown(detail)}")
         text = (detail or _told(error))[:_LONGEST_DETAIL]
         await self._settle(
             lease,
@@ -165,9 +168,13 @@ def _appended(history: bytes, failure: Failure) -> bytes:
 
 
 def _told(error: BaseException | str | None) -> str:
+    """The error in words; one that cannot say what it is, is told by its type."""
     if error is None:
         return ""
-    return error if isinstance(error, str) else str(error) or type(error).__name__
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001 - anybody's __str__ may raise anything
+        return type(error).__name__
 
 
 def _result(result: Any) -> bytes:

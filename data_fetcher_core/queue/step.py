@@ -22,6 +22,8 @@ from data_fetcher_core.queue.ordered_keys import MIDDLE, OrderedKeys, number_at,
 from data_fetcher_core.queue.records import HEADER, is_whole, stamp
 
 UNREADABLE = b"unreadable"
+# How many bytes the number of an operation takes, before its outcome.
+NUMBER = 8
 _REASONS = frozenset(Reason)
 
 

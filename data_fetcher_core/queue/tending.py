@@ -14,7 +14,7 @@ from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.leasing import split_lease
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose
 from data_fetcher_core.queue.records import HEADER, forgive, is_whole
-from data_fetcher_core.queue.step import Step, identity_of, key_of, read_dead
+from data_fetcher_core.queue.step import NUMBER, Step, identity_of, key_of, read_dead
 
 
 def change_lanes(step: Step, changes: Sequence[LaneChange]) -> int:
@@ -92,20 +92,22 @@ def mark(step: Step, ids: Sequence[bytes]) -> int:
     for key in new:
         step.put(key, b"")
     step.state.marks += len(new)
-    return len(new)
+    return 0
 
 
 def walk_marked(
-    start: bytes, family: bytes, *, forget: bool
-) -> Callable[[Step], tuple[int, bytes | None]]:
-    """A step that drops the marked requests of one slice: how many, and where to go on."""
+    start: bytes, family: bytes, tally: bytes, *, forget: bool
+) -> Callable[[Step], bytes | None]:
+    """A step that drops the marked requests of one slice, and adds to the tally: where to go on."""
 
-    def walk(step: Step) -> tuple[int, bytes | None]:
+    def walk(step: Step) -> bytes | None:
         found = step.tx.range(start, family_end(family), STEP)
         marked = [(key, raw) for key, raw in found if is_whole(raw) and _is_marked(step, raw)]
         for key, raw in marked:
             _drop(step, key, raw, forget=forget)
-        return len(marked), found[-1][0] + b"\x00" if len(found) == STEP else None
+        number, so_far = _tallied(step, tally)
+        step.put(tally, number + b"%d" % (so_far + len(marked)))
+        return found[-1][0] + b"\x00" if len(found) == STEP else None
 
     return walk
 
@@ -131,8 +133,14 @@ def _forget_key(step: Step, raw: bytes) -> None:
         step.delete(step.keys.seen(seen_from_key(key)))
 
 
-def unmark_free(ids: Sequence[bytes], *, forget: bool) -> Callable[[Step], int]:
-    """A step that removes the marks of requests that are not in flight; how many are."""
+def _tallied(step: Step, tally: bytes) -> tuple[bytes, int]:
+    """The number of the operation that keeps the tally, and what it has come to."""
+    stored = step.tx.get_many([tally])[0] or bytes(NUMBER)
+    return stored[:NUMBER], int(stored[NUMBER:] or b"0")
+
+
+def unmark_free(ids: Sequence[bytes], tally: bytes, *, forget: bool) -> Callable[[Step], int]:
+    """A step that removes the marks of requests not in flight; those that are, and the tally."""
 
     def unmark(step: Step) -> int:
         wanted = set(ids)
@@ -142,7 +150,7 @@ def unmark_free(ids: Sequence[bytes], *, forget: bool) -> Callable[[Step], int]:
             _forget_key(step, raw)
         for identity in wanted - {identity_of(raw) for raw in marked}:
             step.unmark(identity)
-        return len(marked)
+        return len(marked) + _tallied(step, tally)[1]
 
     return unmark
 

@@ -15,7 +15,7 @@ import orjson
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.errors import ConfigurationError, StoreFull, StoreLost, StoreUnavailable
+from data_fetcher_core.errors import StoreFull, StoreLost, StoreUnavailable
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.transactional import TransactionalStore, family_end
 from data_fetcher_core.queue import leasing, settling, tending, waking
@@ -44,13 +44,11 @@ from data_fetcher_core.queue.outcomes import (
     unpack_admitted,
     unpack_settled,
 )
-from data_fetcher_core.queue.step import Step, read_dead
+from data_fetcher_core.queue.run_meta import FORGETTING, lane_defaults, new_meta, read_meta
+from data_fetcher_core.queue.step import NUMBER, Step, read_dead
 from data_fetcher_core.queue.tokens import SIZE, token_base
 
 T = TypeVar("T")
-LAYOUT = 1
-_COUNT = 8
-_FORGETTING = "forgetting"
 
 
 class _Forgotten(Exception):
@@ -77,7 +75,7 @@ class TransactionalEngine:
 
         def step(tx: Transaction) -> dict[str, Any]:
             raw = tx.get_many([self._keys.meta])[0]
-            meta = _read_meta(_new_meta() if raw is None else raw)
+            meta = read_meta(new_meta() if raw is None else raw)
             forced = {name: offered[name] for name in given}
             meta["options"] = {**offered, **meta["options"], **forced}
             encoded = orjson.dumps(meta)
@@ -97,7 +95,7 @@ class TransactionalEngine:
 
     def _begin_to_forget(self, tx: Transaction) -> None:
         if self._is_at(tx, self._generation):
-            tx.put_many([(self._keys.meta, _new_meta(_FORGETTING))])
+            tx.put_many([(self._keys.meta, new_meta(FORGETTING))])
 
     async def _finish_forgetting(self) -> None:
         while await self._store.transact(self._forget_slice, urgent=True):
@@ -105,17 +103,17 @@ class TransactionalEngine:
 
     def _is_at(self, tx: Transaction, generation: str) -> bool:
         raw = tx.get_many([self._keys.meta])[0]
-        return raw is not None and _read_meta(raw)["generation"] == generation
+        return raw is not None and read_meta(raw)["generation"] == generation
 
     def _forget_slice(self, tx: Transaction) -> bool:
         """The last one leaves a new, empty run: who held a lease of the old one has lost it."""
-        if not self._is_at(tx, _FORGETTING):
+        if not self._is_at(tx, FORGETTING):
             return False
         found = tx.range(self._keys.all, family_end(self._keys.all), STEP)
         tx.delete_many([key for key, _ in found if key != self._keys.meta])
         if len(found) == STEP:
             return True
-        tx.put_many([(self._keys.meta, _new_meta())])
+        tx.put_many([(self._keys.meta, new_meta())])
         return False
 
     # --- requests ------------------------------------------------------------------------------
@@ -205,7 +203,7 @@ class TransactionalEngine:
     def _count_beat(self, step: Step, client: bytes) -> None:
         key = self._keys.consumer(client)
         count = int.from_bytes(step.tx.get_many([key])[0] or b"")
-        step.put(key, (count + 1).to_bytes(_COUNT))
+        step.put(key, (count + 1).to_bytes(NUMBER))
 
     async def held(self, client: bytes) -> list[bytes]:
         family = self._keys.leases_of(client)
@@ -241,15 +239,19 @@ class TransactionalEngine:
         return Slice(max(done, 0), more=done >= 0)
 
     async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
+        """Mark, walk what waits, and leave only the marks of what is in flight.
+
+        What was dropped is counted in the operation's own outcome, so that asking again goes on.
+        """
         await self._count(op, "cancel", lambda step: tending.mark(step, ids))
-        gone = 0
+        tally = self._keys.op(op.client, "cancel")
         for family in (self._keys.ready_lists, self._keys.delayed_requests):
             start: bytes | None = family
             while start is not None:
-                walk = tending.walk_marked(start, family, forget=forget)
-                dropped, start = await self._step(walk, urgent=True)
-                gone += dropped
-        return gone + await self._step(tending.unmark_free(ids, forget=forget), urgent=True)
+                walk = tending.walk_marked(start, family, tally, forget=forget)
+                start = await self._step(walk, urgent=True)
+        end = tending.unmark_free(ids, tally, forget=forget)
+        return await self._step(end, urgent=True)
 
     async def _count(self, op: Op, verb: str, act: Callable[[Step], int]) -> int:
         def run(step: Step) -> tuple[bytes, int]:
@@ -327,13 +329,13 @@ class TransactionalEngine:
         adopt: bool = True,
     ) -> T:
         """Run the operation, or answer what it answered the first time."""
-        where, number = self._keys.op(op.client, verb), op.number.to_bytes(_COUNT)
+        where, number = self._keys.op(op.client, verb), op.number.to_bytes(NUMBER)
 
         def once(step: Step) -> T:
             stored = step.tx.get_many([where])[0]
-            if stored is not None and stored[:_COUNT] == number:
-                return again(step, stored[_COUNT:])
-            if stored is not None and stored[:_COUNT] > number:
+            if stored is not None and stored[:NUMBER] == number:
+                return again(step, stored[NUMBER:])
+            if stored is not None and stored[:NUMBER] > number:
                 raise StoreUnavailable("an operation that was given up came too late")
             packed, outcome = run(step)
             step.put(where, number + packed)
@@ -374,34 +376,12 @@ class TransactionalEngine:
         if raw is None:
             raise StoreLost("the store no longer holds this run; it was emptied or replaced")
         if raw != self._meta[0]:
-            meta = _read_meta(raw)
+            meta = read_meta(raw)
             if meta["generation"] != self._generation:
                 raise _Forgotten
-            self._meta = raw, _lane_defaults(meta["options"])
+            self._meta = raw, lane_defaults(meta["options"])
         return self._meta[1]
 
     def _now(self) -> int:
         instant = self._clock.store_now()
         return round((time.time() if instant is None else instant) * 1e6)
-
-
-def _new_meta(generation: str = "") -> bytes:
-    generation = generation or os.urandom(12).hex()
-    return orjson.dumps({"layout": LAYOUT, "generation": generation, "options": {}})
-
-
-def _read_meta(raw: bytes) -> dict[str, Any]:
-    with reading():
-        meta: dict[str, Any] = orjson.loads(raw)
-        layout, _, _ = meta["layout"], meta["generation"], meta["options"]
-    if layout != LAYOUT:
-        raise ConfigurationError(
-            f"this run was written with layout {layout}, and this version reads layout "
-            f"{LAYOUT}: go on with the version that began it, or begin a new run"
-        )
-    return meta
-
-
-def _lane_defaults(options: Mapping[str, str]) -> LaneDefaults:
-    names = LaneDefaults.__dataclass_fields__
-    return LaneDefaults(**{name: int(options[name]) for name in names if name in options})

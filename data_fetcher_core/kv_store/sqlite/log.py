@@ -25,12 +25,9 @@ _WIDTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 def follows_on(log: Path, path: Path, connect: Connect) -> bool:
     """Whether the log's commits continue those of the file; ``True`` where that cannot be told."""
-    if not log.exists():
-        return True
-    match _counter_in_file(path, connect):
+    match _counter_in_file(path, connect) if log.exists() else []:
         case [(int(page), int(in_file))]:
-            numbers = (_only_integer(content) for at, content in _frames(log) if at == page)
-            return next(numbers, 0) <= in_file + 1
+            return _first_in_log(log, page) <= in_file + 1
     return True
 
 
@@ -44,6 +41,14 @@ def _counter_in_file(path: Path, connect: Connect) -> list[tuple[object, object]
             ).fetchall()
         except sqlite3.Error:  # a checkpoint was cut short: SQLite completes it from the log
             return []
+
+
+def _first_in_log(log: Path, page: int) -> int:
+    """The number of the first commit there; 0 where there is none."""
+    try:
+        return next((_only_integer(found) for at, found in _frames(log) if at == page), 0)
+    except FileNotFoundError:  # another program has just taken it in and removed it
+        return 0
 
 
 def _frames(log: Path) -> Iterator[tuple[int, bytes]]:

@@ -90,7 +90,7 @@ class Writer:
 
     def pause(self) -> None:
         self._turn.acquire()
-        self.session.close(force=True)
+        self._close()
 
     def resume(self) -> None:
         self._turn.release()

@@ -1,0 +1,39 @@
+"""What an ordered store knows of a run as a whole: layout, generation and shared options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.queue.lane_state import LaneDefaults
+from data_fetcher_core.queue.nonsense import reading
+
+LAYOUT = 1
+# The generation of a run that is being forgotten.
+FORGETTING = "forgetting"
+
+
+def new_meta(generation: str = "") -> bytes:
+    generation = generation or os.urandom(12).hex()
+    return orjson.dumps({"layout": LAYOUT, "generation": generation, "options": {}})
+
+
+def read_meta(raw: bytes) -> dict[str, Any]:
+    with reading():
+        meta: dict[str, Any] = orjson.loads(raw)
+        layout, _, _ = meta["layout"], meta["generation"], meta["options"]
+    if layout != LAYOUT:
+        raise ConfigurationError(
+            f"this run was written with layout {layout}, and this version reads layout "
+            f"{LAYOUT}: go on with the version that began it, or begin a new run"
+        )
+    return meta
+
+
+def lane_defaults(options: Mapping[str, str]) -> LaneDefaults:
+    names = LaneDefaults.__dataclass_fields__
+    return LaneDefaults(**{name: int(options[name]) for name in names if name in options})
