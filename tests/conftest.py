@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -210,3 +213,24 @@ async def make_queue(open_store: OpenStore, clock: ManualClock) -> AsyncIterator
 @pytest.fixture
 def queue(make_queue: MakeQueue) -> KVStoreQueue:
     return make_queue()
+
+
+# --- no test waits for ever ---------------------------------------------------------------------
+
+_PATIENCE, _SLOW_PATIENCE = 60.0, 900.0
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """An asynchronous test that hangs fails, and says where it hung."""
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+        slow = item.get_closest_marker("slow") is not None
+        item.obj = _bounded(item.obj, _SLOW_PATIENCE if slow else _PATIENCE)
+
+
+def _bounded(test: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    @functools.wraps(test)
+    async def run(**fixtures: Any) -> None:
+        async with asyncio.timeout(seconds):
+            await test(**fixtures)
+
+    return run

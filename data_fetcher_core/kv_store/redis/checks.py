@@ -47,4 +47,6 @@ def _judge_eviction(policy: str) -> list[str]:
 
 
 def _judge_durability(info: dict[str, str]) -> list[str]:
-    return [_NO_AOF] if info.get("aof_enabled") == "0" else []
+    # A server that is still loading says that it keeps none, whatever its settings.
+    is_known = info.get("loading", "0") == "0"
+    return [_NO_AOF] if is_known and info.get("aof_enabled") == "0" else []
