@@ -151,6 +151,8 @@ class RedisStore(KeyValueStore):
         try:
             async with asyncio.timeout(duration):
                 return await work
+        except DataFetcherError:
+            raise
         except TimeoutError:
             doubtful, failure = True, self._silence(duration)
         except _FOREIGN as error:
