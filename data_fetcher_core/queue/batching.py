@@ -94,7 +94,7 @@ class Batcher(Generic[Item, Answer]):
 def _fail(batch: Sequence[tuple[Item, asyncio.Future[Answer]]], error: Exception) -> None:
     for _, future in batch:
         if not future.done():
-            future.set_exception(_copy(error))
+            future.set_exception(copy_error(error))
             # The caller may have gone meanwhile; its error must not be reported as forgotten.
             future.exception()
 
@@ -104,7 +104,7 @@ def _cancel(batch: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
         future.cancel()
 
 
-def _copy(error: Exception) -> Exception:
+def copy_error(error: Exception) -> Exception:
     """Each caller raises an error of its own: one object would gather all their tracebacks."""
     copied = type(error).__new__(type(error), *error.args)
     copied.args = error.args

@@ -42,21 +42,12 @@ from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.queue.records import decode
+from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.settlements import Settler
 from data_fetcher_core.queue.tasks import OwnedTasks
 
 T = TypeVar("T")
 _AWAY = 0.05
-
-
-class Selection(NamedTuple):
-    """Which lanes a lease may come from: all, or those assigned and then those to steal from."""
-
-    lanes: tuple[bytes, ...] | None = None
-    steal: tuple[bytes, ...] = ()
-
-
-EVERYWHERE = Selection()
 
 
 class Demand(NamedTuple):

@@ -10,13 +10,17 @@ from typing import Any, Self, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
-from data_fetcher_core.errors import ConfigurationError, LeaseLost, ValidationError
+from data_fetcher_core.errors import (
+    ConfigurationError,
+    LeaseLost,
+    ValidationError,
+)
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
 from data_fetcher_core.kv_store.values import decode_value
 from data_fetcher_core.queue import dead_letters
 from data_fetcher_core.queue.base import Serializer
-from data_fetcher_core.queue.client import EVERYWHERE, Client, Selection
+from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.engine import STEP, LaneChange, QueueEngine
 from data_fetcher_core.queue.engines import engine_for
 from data_fetcher_core.queue.entries import (
@@ -33,10 +37,12 @@ from data_fetcher_core.queue.intake import Intake
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions, agree, microseconds
 from data_fetcher_core.queue.records import decode
+from data_fetcher_core.queue.selection import Selection, read_selection
 from data_fetcher_core.queue.serializers import JSONSerializer
 from data_fetcher_core.queue.session import Session
 from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.queue.stream import LeaseStream, Until
+from data_fetcher_core.queue.together import Together
 
 T = TypeVar("T")
 _USE_DEFAULT = -1
@@ -71,6 +77,7 @@ class KVStoreQueue:
         self._tell = guarded(subscriber)
         self._engine: QueueEngine = engine_for(kv_store, read_namespace(namespace), clock)
         self._session: Session | None = None
+        self._opening: Together[Session] = Together()
         self._stored: Mapping[str, str] = {}
         self.is_shut = False
 
@@ -113,7 +120,7 @@ class KVStoreQueue:
         """
         wanted = check_count(max_items, "max_items")
         patience = math.inf if wait == math.inf else check_duration(wait, "wait")
-        selection = _selection(lanes, steal)
+        selection = read_selection(lanes, steal)
         return [] if wanted == 0 else await self.lease_selected(wanted, patience, selection)
 
     async def lease_selected(
@@ -131,7 +138,7 @@ class KVStoreQueue:
         steal: Sequence[str] = (),
     ) -> LeaseStream:
         """Leases one after another; ends when the queue is shut down, or is ``"drained"``."""
-        return LeaseStream(self, prefetch, until, _selection(lanes, steal))
+        return LeaseStream(self, prefetch, until, read_selection(lanes, steal))
 
     async def dequeue(self, max_items: int = 1) -> list[Any]:
         """Take up to 1,000 items out for good: at most once each.
@@ -322,6 +329,9 @@ class KVStoreQueue:
     async def _open(self) -> Session:
         if self._session is not None and self._session.is_ours():
             return self._session
+        return await self._opening.run(self._open_first)
+
+    async def _open_first(self) -> Session:
         offered = self._options.shared()
         named = self._options.shared_and_given() if self._update else []
         stored = await insist(lambda: self._engine.open(offered, named), self._options.op_timeout)
@@ -329,8 +339,6 @@ class KVStoreQueue:
         return self._begin(stored)
 
     def _begin(self, stored: Mapping[str, str]) -> Session:
-        if self._session is not None and self._session.is_ours():
-            return self._session
         self._stored = stored
         client = Client(
             self._engine,
@@ -370,15 +378,3 @@ class KVStoreQueue:
 
 
 _UNREADABLE = object()
-
-
-def _selection(lanes: Sequence[str] | None, steal: Sequence[str]) -> Selection:
-    if lanes is None:
-        if steal:
-            raise ValidationError("steal needs lanes: those are tried first")
-        return EVERYWHERE
-    assigned, extra = tuple(read_lanes(lanes)), tuple(read_lanes(steal))
-    if both := set(assigned) & set(extra):
-        names = sorted(name.decode() for name in both)
-        raise ValidationError(f"lanes and steal must not overlap: {names}")
-    return Selection(assigned, extra)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +16,7 @@ from data_fetcher_core.queue.serializers import RequestMetaSerializer
 
 
 class OwningQueue(KVStoreQueue):
-    """A queue that closes the store that was made for it."""
+    """A queue that closes the store that was made for it; the next verb opens both again."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -26,14 +25,9 @@ class OwningQueue(KVStoreQueue):
             await self._store.close()
             raise
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def close(self) -> None:
         try:
-            await self.close()
+            await super().close()
         finally:
             await self._store.close()
 

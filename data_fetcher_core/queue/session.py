@@ -6,10 +6,12 @@ import asyncio
 import os
 from weakref import WeakSet
 
-from data_fetcher_core.queue.client import Client, Selection
+from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.lease import Lease
+from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.stream import LeaseStream
 from data_fetcher_core.queue.sweeping import Heart
+from data_fetcher_core.queue.together import Together
 from data_fetcher_core.queue.waiting import WaitingRooms
 
 
@@ -22,6 +24,7 @@ class Session:
         self.streams: WeakSet[LeaseStream] = WeakSet()
         self._heart = Heart(client, self._is_alive, self._drop_idle)
         self._greeted = False
+        self._greeting: Together[None] = Together()
 
     def is_ours(self) -> bool:
         """Whether this process and loop made it; a fork or a new loop needs one of its own."""
@@ -31,11 +34,14 @@ class Session:
         self, want: int, wait: float, selection: Selection, *, until_drained: bool
     ) -> list[Lease]:
         if not self._greeted:
-            # What a killed process of this host held is taken up at once, not a lease_ttl later.
-            await self._heart.beat()
-            self._greeted = True
+            await self._greeting.run(self._greet)
         self._heart.start()
         return await self.rooms.lease(want, wait, selection, until_drained=until_drained)
+
+    async def _greet(self) -> None:
+        """What a killed process of this host held is taken up at once, not a lease_ttl later."""
+        await self._heart.beat()
+        self._greeted = True
 
     async def sweep(self) -> None:
         await self._heart.beat()

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from data_fetcher_core.errors import ValidationError
-from data_fetcher_core.queue.client import Client, Selection
+from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.selection import Selection
 
 if TYPE_CHECKING:
     from data_fetcher_core.queue.kv_store_queue import KVStoreQueue

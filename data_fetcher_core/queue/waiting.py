@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from data_fetcher_core.queue.client import Client, Selection, Served
+from data_fetcher_core.queue.client import Client, Served
 from data_fetcher_core.queue.lease import Lease
 from data_fetcher_core.queue.racing import race
+from data_fetcher_core.queue.selection import Selection
 
 # A marker may be lost with a connection; nobody waits longer than this without asking again.
 _LONGEST_WAIT = 10.0

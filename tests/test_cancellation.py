@@ -1,0 +1,514 @@
+"""Every operation, cancelled at every step it takes: it happened or it did not, never half."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from data_fetcher_core import Entry, Lease
+from data_fetcher_core.core import QueueStats
+from data_fetcher_core.errors import StoreLost
+from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue.lease import LeaseState
+from data_fetcher_core.testing import ManualClock
+from tests.conftest import MakeQueue
+from tests.harness import (
+    accounted,
+    as_time_passes,
+    background,
+    beat_twice,
+    cancelled_after,
+    eventually,
+    foreign_tasks,
+    places,
+    settled,
+    spin,
+)
+
+HOUR = 3600.0
+MANY = 2_500
+
+
+Steps = Callable[[], Iterator[int]]
+
+
+@pytest.fixture(params=["some steps", pytest.param("most steps", marks=pytest.mark.slow)])
+def steps(request: pytest.FixtureRequest, store_kind: str) -> Steps:
+    """After how many steps to cancel. All the first; then ever fewer, for a store that answers
+    from a thread or over a network takes thousands.
+    """
+    many = store_kind == "memory" or request.param == "most steps"
+    all_until, growth = (25, 1.4) if many else (5, 2.5)
+
+    def choose() -> Iterator[int]:
+        yield from range(all_until)
+        number = float(all_until)
+        while number < 1e6:
+            yield int(number)
+            number *= growth
+
+    return choose
+
+
+# --- the operations ----------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    """A queue with something in every place, and the leases that a test holds."""
+
+    queue: KVStoreQueue
+    held: list[Lease] = field(default_factory=list)
+    before: QueueStats = field(default_factory=QueueStats)
+
+    async def set(self) -> None:
+        queue = self.queue
+        await queue.enqueue(
+            [Entry(n, id=f"id{n}", key=f"k{n}", lane="ab"[n % 2]) for n in range(9)]
+        )
+        await queue.enqueue([Entry("later", id="later", delay=60.0)])
+        first, second, third, *self.held = await queue.lease(6)
+        await first.bury("no")
+        await second.bury("no")
+        await third.complete(result="early", checkpoint={"cursor": 0})
+        self.before = await queue.stats()
+
+
+Operation = Callable[[Stage], Coroutine[Any, Any, Any]]
+
+
+async def stream(stage: Stage) -> None:
+    leases = stage.queue.leases(prefetch=4)
+    stage.held.append(await anext(leases))
+    await leases.aclose()
+
+
+async def lease(stage: Stage) -> None:
+    stage.held += await stage.queue.lease(2)
+
+
+async def lease_in_lanes(stage: Stage) -> None:
+    stage.held += await stage.queue.lease(2, wait=1.0, lanes=["b"], steal=["a"])
+
+
+async def lease_with_patience(stage: Stage) -> None:
+    waiting = asyncio.ensure_future(stage.queue.lease(wait=HOUR, lanes=["c"]))
+    try:
+        await asyncio.sleep(0)
+        await stage.queue.enqueue(["c"], lane="c")
+        stage.held += await waiting
+    finally:
+        await _reap(waiting, stage)
+
+
+async def _reap(waiting: asyncio.Future[list[Lease]], stage: Stage) -> None:
+    """A task that was left behind is cancelled too; what it had got is held, not lost."""
+    if not waiting.done():
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            stage.held += await waiting
+
+
+async def listed(stage: Stage) -> list[Any]:
+    return [letter async for letter in stage.queue.dead_letters(page_size=1)]
+
+
+async def body(stage: Stage) -> None:
+    async with stage.held.pop():
+        await asyncio.sleep(0)
+
+
+async def failing_body(stage: Stage) -> None:
+    async with stage.held.pop():
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+
+async def entering(stage: Stage) -> None:
+    queue = KVStoreQueue(stage.queue._store, stage.queue._namespace, clock=stage.queue._clock)
+    try:
+        async with queue:
+            await queue.lease(2)
+    finally:
+        await queue.close()
+
+
+OPERATIONS: dict[str, Operation] = {
+    "enqueue": lambda s: s.queue.enqueue(["new", "newer"]),
+    "enqueue with a checkpoint": lambda s: s.queue.enqueue([1, 2, 3], checkpoint={"cursor": 1}),
+    "enqueue many": lambda s: s.queue.enqueue(range(MANY)),
+    "lease": lease,
+    "lease in lanes": lease_in_lanes,
+    "lease with patience": lease_with_patience,
+    "stream": stream,
+    "dequeue": lambda s: s.queue.dequeue(2),
+    "complete": lambda s: s.held.pop().complete(["child", "child"], {"cursor": 1}, "result"),
+    "release": lambda s: s.held.pop().release(0.0, "no"),
+    "release later": lambda s: s.held.pop().release(5.0, "no"),
+    "bury": lambda s: s.held.pop().bury("no"),
+    "give back": lambda s: s.held.pop().give_back(),
+    "body": body,
+    "failing body": failing_body,
+    "size": lambda s: s.queue.size(),
+    "peek": lambda s: s.queue.peek(5),
+    "snapshot": lambda s: s.queue.snapshot(),
+    "checkpoint": lambda s: s.queue.checkpoint("cursor"),
+    "results": lambda s: s.queue.results(),
+    "trim_results": lambda s: s.queue.trim_results(1),
+    "dead_letters": listed,
+    "requeue": lambda s: s.queue.requeue(),
+    "purge_dead": lambda s: s.queue.purge_dead(),
+    "shut": lambda s: s.queue.shut("a", 5.0),
+    "reopen": lambda s: s.queue.reopen("a"),
+    "pace": lambda s: s.queue.pace("a", limit=1),
+    "cancel": lambda s: s.queue.cancel(["id7", "later", "id4"], forget=True),
+    "clear": lambda s: s.queue.clear(),
+    "recount": lambda s: s.queue.recount(),
+    "sweep": lambda s: s.queue.sweep(),
+    "enter and leave": entering,
+}
+
+
+# --- nothing is lost, nothing is left behind ---------------------------------------------------
+
+
+async def cancelled_everywhere(
+    make_queue: MakeQueue,
+    steps: Steps,
+    name: str,
+    check: Callable[[Stage, bool], Awaitable[None]],
+) -> None:
+    """Run the operation again and again, cancelled a step later each time, till it gets through."""
+    store = make_queue()._store
+    for step in steps():
+        stage = Stage(make_queue(f"fetch:{step}", store=store))
+        await stage.set()
+        known = set(asyncio.all_tasks())
+        cancelled = await cancelled_after(step, OPERATIONS[name](stage))
+        await check(stage, cancelled)
+        await stage.queue.close()
+        assert foreign_tasks(known) == set(), f"after {step} steps"
+        assert (await stage.queue.stats()).leased == 0
+        await stage.queue.close()
+        if not cancelled:
+            return
+    raise AssertionError(f"{name} never got through")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_the_account_is_right_after_every_cancellation(
+    make_queue: MakeQueue, steps: Steps, name: str
+) -> None:
+    async def check(stage: Stage, _: bool) -> None:
+        await beat_twice(stage.queue)
+        stats = await accounted(stage.queue)
+        holding = [one for one in stage.held if one.state is LeaseState.HELD]
+        assert stats.leased == len(holding), "leased by nobody"
+        assert await stage.queue.peek(99) is not None
+        await _the_queue_goes_on(stage.queue)
+
+    await cancelled_everywhere(make_queue, steps, name, check)
+
+
+async def _the_queue_goes_on(queue: KVStoreQueue) -> None:
+    await queue.enqueue(["after"], lane="after")
+    (one,) = await queue.lease(lanes=["after"])
+    await one.complete()
+
+
+# --- it happened, or it did not ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Both:
+    """What is seen if it did not happen, and what if it did."""
+
+    look: Callable[[Stage], Awaitable[Any]]
+    not_done: Any
+    done: Any
+
+
+async def counts(stage: Stage) -> tuple[int, ...]:
+    now, then = await stage.queue.stats(), stage.before
+    names = ("ready", "delayed", "leased", "dead", "completed", "retried")
+    return tuple(getattr(now, name) - getattr(then, name) for name in names)
+
+
+async def counts_and_state(stage: Stage) -> tuple[Any, ...]:
+    results = await stage.queue.results()
+    return (*await counts(stage), await stage.queue.checkpoint("cursor"), len(results))
+
+
+ALL_OR_NOTHING = {
+    "enqueue": Both(counts, (0, 0, 0, 0, 0, 0), (2, 0, 0, 0, 0, 0)),
+    "enqueue with a checkpoint": Both(
+        counts_and_state, (0, 0, 0, 0, 0, 0, 0, 1), (3, 0, 0, 0, 0, 0, 1, 1)
+    ),
+    "complete": Both(counts_and_state, (0, 0, 0, 0, 0, 0, 0, 1), (2, 0, -1, 0, 1, 0, 1, 2)),
+    "release": Both(counts, (0, 0, 0, 0, 0, 0), (1, 0, -1, 0, 0, 1)),
+    "release later": Both(counts, (0, 0, 0, 0, 0, 0), (0, 1, -1, 0, 0, 1)),
+    "bury": Both(counts, (0, 0, 0, 0, 0, 0), (0, 0, -1, 1, 0, 0)),
+    "give back": Both(counts, (0, 0, 0, 0, 0, 0), (1, 0, -1, 0, 0, 0)),
+    "requeue": Both(counts, (0, 0, 0, 0, 0, 0), (2, 0, 0, -2, 0, 0)),
+    "purge_dead": Both(counts, (0, 0, 0, 0, 0, 0), (0, 0, 0, -2, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", ALL_OR_NOTHING)
+async def test_it_happened_or_it_did_not(make_queue: MakeQueue, steps: Steps, name: str) -> None:
+    both = ALL_OR_NOTHING[name]
+    seen = set()
+
+    async def check(stage: Stage, cancelled: bool) -> None:
+        await settled(stage.queue)
+        found = await both.look(stage)
+        assert found in ((both.not_done, both.done) if cancelled else (both.done,))
+        seen.add(found)
+
+    await cancelled_everywhere(make_queue, steps, name, check)
+    assert seen == {both.not_done, both.done}
+
+
+async def test_many_are_taken_in_by_whole_steps(make_queue: MakeQueue, steps: Steps) -> None:
+    async def check(stage: Stage, cancelled: bool) -> None:
+        await settled(stage.queue)
+        new = (await stage.queue.stats()).enqueued - stage.before.enqueued
+        assert new in ((0, 1_000, 2_000, MANY) if cancelled else (MANY,))
+
+    await cancelled_everywhere(make_queue, steps, "enqueue many", check)
+
+
+async def test_a_cancelled_lease_spends_nothing_and_keeps_the_order(
+    make_queue: MakeQueue,
+    steps: Steps,
+) -> None:
+    store = make_queue()._store
+    for step in steps():
+        queue = make_queue(f"fetch:{step}", store=store)
+        await queue.enqueue(range(5))
+        taken: list[Lease] = []
+        cancelled = await cancelled_after(step, _take(queue, taken))
+        if not cancelled:
+            return
+        await settled(queue)
+        await beat_twice(queue)
+        assert await queue.peek(9) == list(range(5)), f"after {step} steps"
+        leases = await queue.lease(9)
+        assert {(one.attempts, one.deaths) for one in leases} == {(0, 0)}
+        await queue.close()
+
+
+async def _take(queue: KVStoreQueue, taken: list[Lease]) -> None:
+    taken += await queue.lease(3)
+
+
+async def test_dequeue_is_at_most_once(make_queue: MakeQueue, steps: Steps) -> None:
+    async def check(stage: Stage, cancelled: bool) -> None:
+        await beat_twice(stage.queue)
+        ready, _, leased, _, completed, _ = await counts(stage)
+        assert (ready, leased, completed) in (
+            {(0, 0, 0), (-1, 0, 1), (-2, 0, 2)} if cancelled else {(-2, 0, 2)}
+        )
+
+    await cancelled_everywhere(make_queue, steps, "dequeue", check)
+
+
+# --- closing, forgetting -----------------------------------------------------------------------
+
+
+async def test_a_close_that_was_cancelled_can_be_finished(
+    make_queue: MakeQueue, steps: Steps
+) -> None:
+    store = make_queue()._store
+    for step in steps():
+        stage = Stage(make_queue(f"fetch:{step}", store=store))
+        await stage.set()
+        known = set(asyncio.all_tasks())
+        cancelled = await cancelled_after(step, stage.queue.close())
+        await stage.queue.close()
+        assert foreign_tasks(known) == set()
+        assert (await accounted(stage.queue)).leased == 0, f"after {step} steps"
+        leases = await stage.queue.lease(9)
+        assert {(one.attempts, one.deaths) for one in leases} == {(0, 0)}
+        await stage.queue.close()
+        if not cancelled:
+            return
+
+
+async def test_a_forget_that_was_cancelled_can_be_finished(
+    make_queue: MakeQueue, steps: Steps
+) -> None:
+    store = make_queue()._store
+    for step in steps():
+        stage = Stage(make_queue(f"fetch:{step}", store=store))
+        await stage.set()
+        await stage.queue.enqueue(range(MANY))
+        cancelled = await cancelled_after(step, stage.queue.forget())
+        fresh = make_queue(f"fetch:{step}", store=store)
+        await (stage.queue if step % 2 else fresh).forget()
+        assert await fresh.stats() == QueueStats()
+        await fresh.enqueue(["anew"])
+        assert await fresh.dequeue() == ["anew"]
+        await fresh.close()
+        with suppress(StoreLost):
+            await stage.queue.close()
+        if not cancelled:
+            return
+
+
+# --- in the hands of others --------------------------------------------------------------------
+
+
+async def test_a_body_that_is_cancelled_gives_back(queue: KVStoreQueue) -> None:
+    await queue.enqueue(["x"])
+    started = asyncio.Event()
+
+    async def work() -> None:
+        async with (await queue.lease())[0]:
+            started.set()
+            await asyncio.sleep(HOUR)
+
+    working = asyncio.ensure_future(work())
+    await started.wait()
+    working.cancel()
+    await asyncio.wait([working])
+    assert working.cancelled()
+    (again,) = await queue.lease()
+    assert (again.attempts, again.deaths) == (0, 0)
+
+
+@pytest.mark.parametrize("between", range(6))
+async def test_cancelled_again_while_it_gives_back(queue: KVStoreQueue, between: int) -> None:
+    await queue.enqueue(["x"])
+    (held,) = await queue.lease()
+    started = asyncio.Event()
+
+    async def work() -> None:
+        async with held:
+            started.set()
+            await asyncio.sleep(HOUR)
+
+    working = asyncio.ensure_future(work())
+    await started.wait()
+    working.cancel()
+    for _ in range(between):
+        await asyncio.sleep(0)
+        working.cancel()
+    await asyncio.wait([working])
+    assert working.cancelled()
+    await beat_twice(queue)
+    assert await places(queue) == {"ready": 1}
+
+
+async def test_in_a_cancelled_scope(queue: KVStoreQueue) -> None:
+    """Level cancellation: every wait inside is cancelled again, giving back included."""
+    await queue.enqueue(["x"])
+    (held,) = await queue.lease()
+    with anyio.CancelScope() as scope:
+        async with held:
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert held.state is LeaseState.SETTLED
+    assert await places(queue) == {"ready": 1}
+
+
+async def test_a_time_limit_on_a_lease_that_waits(queue: KVStoreQueue) -> None:
+    await queue.size()
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await queue.lease(wait=HOUR)
+    await queue.enqueue(["x"])
+    assert len(await queue.lease(wait=HOUR)) == 1
+
+
+async def test_a_sibling_that_fails(queue: KVStoreQueue) -> None:
+    """A task group cancels its others: what they held is given back, what they waited for stays."""
+    await queue.enqueue(range(4))
+
+    async def work() -> None:
+        async for one in queue.leases(prefetch=2):
+            async with one:
+                await asyncio.sleep(HOUR)
+
+    async def fail() -> None:
+        await eventually(_leased(queue, 4))
+        raise ZeroDivisionError
+
+    with suppress(BaseExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(work())
+            group.create_task(fail())
+    await beat_twice(queue)
+    assert await places(queue) == {"ready": 4}
+
+
+def _leased(queue: KVStoreQueue, count: int) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return (await queue.stats()).leased == count
+
+    return look
+
+
+async def test_one_of_many_in_a_batch_is_cancelled(queue: KVStoreQueue) -> None:
+    """The others of its batch get what they asked for, and the batch is not torn."""
+    for gone in range(10):
+        callers = [asyncio.ensure_future(queue.enqueue([n])) for n in range(10)]
+        await spin(gone % 4)
+        callers[gone].cancel()
+        await asyncio.wait(callers)
+        done = [caller.result() for n, caller in enumerate(callers) if n != gone]
+        assert done == [1] * 9
+        await settled(queue)
+        assert await queue.clear() in {9, 10}
+    await accounted(queue)
+
+
+async def test_settlements_of_many_with_some_cancelled(queue: KVStoreQueue) -> None:
+    await queue.enqueue(range(40))
+    leases = await queue.lease(40)
+    settling = [asyncio.ensure_future(one.complete(enqueue=["child"])) for one in leases]
+    await asyncio.sleep(0)
+    for task in settling[::3]:
+        task.cancel()
+    await asyncio.wait(settling)
+    await settled(queue)
+    stats = await accounted(queue)
+    assert stats.completed == stats.ready
+    assert stats.completed >= sum(not task.cancelled() for task in settling)
+    assert stats.completed + stats.leased == 40
+
+
+async def test_heartbeats_and_cancellations_in_a_crowd(
+    queue: KVStoreQueue, clock: ManualClock
+) -> None:
+    """Workers are cancelled in the middle of everything, while the heart beats."""
+    await queue.enqueue(range(30))
+
+    async def work() -> None:
+        async for one in queue.leases(prefetch=3):
+            async with one:
+                await asyncio.sleep(0)
+                if one.item % 3 == 0 and one.attempts == 0:
+                    raise ValueError("once")
+
+    for patience in itertools.chain(range(30), range(30, 300, 30)):
+        async with background(work()):
+            await spin(patience)
+        clock.advance(1.0)
+        await queue.sweep()
+
+    async def finished() -> bool:
+        return (await queue.stats()).completed == 30
+
+    async with background(work()):
+        await as_time_passes(clock, finished)
+    assert (await accounted(queue)).buried == 0

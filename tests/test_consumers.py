@@ -1,0 +1,707 @@
+"""Who holds what: heartbeats, the death of a consumer, and leases that nobody holds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_fetcher_core import Entry
+from data_fetcher_core.core import DeathReason
+from data_fetcher_core.errors import LeaseLost
+from data_fetcher_core.events import (
+    ConsumerReaped,
+    Event,
+    HeartbeatMissed,
+    LeasesLost,
+    LeasesReturned,
+)
+from data_fetcher_core.queue import KVStoreQueue, consumers
+from data_fetcher_core.queue.consumers import (
+    Watchlist,
+    Whereabouts,
+    here,
+    is_surely_dead,
+    make_name,
+    place_of,
+    process_status,
+)
+from data_fetcher_core.testing import Fault, ManualClock, make_faulty
+from tests.children import child, go_on, said
+from tests.conftest import MakeQueue, OpenStore
+from tests.harness import (
+    accounted,
+    as_time_passes,
+    beat_twice,
+    client_of,
+    crash,
+    drain,
+    eventually,
+    impatient,
+    items,
+    letters,
+    outlive,
+    places,
+    silence,
+    spin,
+)
+
+HOUR = 3600.0
+between_processes = pytest.mark.parametrize("store_kind", ["sqlite", "redis"], indirect=True)
+
+
+# --- the living --------------------------------------------------------------------------------
+
+
+async def test_the_heart_keeps_a_lease_for_as_long_as_it_is_held(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    for _ in range(100):
+        clock.advance(0.5)
+        before = (await client_of(queue)).heard_at
+        await eventually(_beat_or_early(queue, before))
+        await other.sweep()
+    assert await other.lease() == []
+    await lease.complete()
+    assert (await accounted(other)).completed == 1
+
+
+def _beat_or_early(queue: KVStoreQueue, before: float) -> Callable[[], Any]:
+    """Give a heart that is due the real time it needs; one that never beats gets a moment."""
+    tries = itertools.count()
+
+    async def heard() -> bool:
+        return (await client_of(queue)).heard_at > before or next(tries) > 3
+
+    return heard
+
+
+async def test_a_waiting_consumer_is_not_taken_for_dead(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    told: list[Event] = []
+    queue, other = make_queue(), make_queue(subscriber=told.append)
+    waiting = asyncio.ensure_future(queue.lease(wait=HOUR))
+    for _ in range(100):
+        clock.advance(1.0)
+        await asyncio.sleep(0.002)
+        await other.sweep()
+    await other.enqueue(["x"])
+    (lease,) = await waiting
+    await lease.complete()
+    assert told == []
+
+
+async def test_nobody_else_gets_what_a_living_consumer_holds(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(range(4))
+    mine, theirs = await queue.lease(2), await other.lease(9)
+    assert (items(mine), items(theirs)) == ([0, 1], [2, 3])
+    assert await queue.lease(9) == []
+
+
+async def test_a_heart_beats_on_after_the_store_was_away(
+    make_queue: MakeQueue, open_store: OpenStore, clock: ManualClock
+) -> None:
+    told: list[Event] = []
+    store = make_faulty(open_store())
+    queue = make_queue(store=store, subscriber=told.append)
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    await impatient(queue)
+    for call in range(1, 40):
+        store.faults.plan(Fault.BEFORE, store.verb, call)
+
+    async def missed() -> bool:
+        return any(isinstance(event, HeartbeatMissed) for event in told)
+
+    await as_time_passes(clock, missed)
+    store.faults.heal()
+    heard_at = (await client_of(queue)).heard_at
+
+    async def heard() -> bool:
+        return bool((await client_of(queue)).heard_at > heard_at)
+
+    await as_time_passes(clock, heard)
+    await lease.complete()
+
+
+async def test_a_subscriber_that_raises_does_not_stop_the_heart(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    def raises(_: Event) -> None:
+        raise RuntimeError("a broken metrics exporter")
+
+    dead, queue = make_queue(), make_queue(subscriber=raises)
+    await dead.enqueue(["x", "y"])
+    await dead.lease()
+    (lease,) = await queue.lease()
+    await crash(dead)
+
+    async def reaped() -> bool:
+        return (await queue.stats()).ready == 1
+
+    await as_time_passes(clock, reaped)
+    heard_at = (await client_of(queue)).heard_at
+
+    async def heard_again() -> bool:
+        return bool((await client_of(queue)).heard_at > heard_at)
+
+    await as_time_passes(clock, heard_again)
+    await lease.complete()
+
+
+async def test_a_subscriber_that_raises_does_not_spoil_a_settlement(
+    make_queue: MakeQueue,
+) -> None:
+    def raises(_: Event) -> None:
+        raise RuntimeError("a broken metrics exporter")
+
+    queue = make_queue(subscriber=raises)
+    await queue.enqueue(["x", "y"])
+    released, buried = await queue.lease(2)
+    await released.release()
+    await buried.bury("no")
+    assert await places(queue) == {"ready": 1, "dead": 1}
+
+
+# --- the dead, by their silence ----------------------------------------------------------------
+
+
+async def test_silent_for_exactly_the_lease_ttl(make_queue: MakeQueue, clock: ManualClock) -> None:
+    dead, survivor = make_queue(lease_ttl=10.0), make_queue(lease_ttl=10.0)
+    await dead.enqueue(["x"])
+    await dead.lease()
+    await crash(dead)
+    await silence(survivor, clock, 9.999999)
+    assert await survivor.lease() == []
+    clock.advance(0.000001)
+    await survivor.sweep()
+    (lease,) = await survivor.lease()
+    assert (lease.item, lease.deaths, lease.attempts) == ("x", 1, 0)
+
+
+async def test_the_silence_begins_when_the_sweeper_first_sees_it(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    dead, survivor = make_queue(), make_queue()
+    await dead.enqueue(["x"])
+    await dead.lease()
+    await crash(dead)
+    clock.advance(HOUR)
+    await survivor.sweep()
+    assert await survivor.lease() == []
+    clock.advance(30.0)
+    await survivor.sweep()
+    assert items(await survivor.lease()) == ["x"]
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+async def test_a_step_of_the_stores_clock_reaps_nobody(
+    make_queue: MakeQueue, clock: ManualClock, step: float
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    await other.sweep()
+    for _ in range(5):
+        clock.jump(step)
+        await other.sweep()
+        assert await other.lease() == []
+    await lease.complete()
+
+
+async def test_a_beat_at_the_last_moment_saves(make_queue: MakeQueue) -> None:
+    """The step that reaps looks whether the number it was told is still the same."""
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    client, engine = await client_of(queue), (await client_of(other)).engine
+    stale = (await engine.beat((await client_of(other)).name)).consumers[client.name]
+    await queue.sweep()
+    assert await engine.reap(client.name, stale) == (0, False)
+    await lease.complete()
+
+
+async def test_settling_and_leasing_are_beats_too(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(range(20))
+    (kept,) = await queue.lease()
+    await (await client_of(queue)).tasks.cancel()
+    for _ in range(8):
+        await other.sweep()
+        clock.advance(20.0)
+        (lease,) = await queue.lease()
+        await (await client_of(queue)).tasks.cancel()
+        await other.sweep()
+        clock.advance(20.0)
+        await lease.complete()
+    await other.sweep()
+    await kept.complete()
+    assert (await other.stats()).completed == 9
+
+
+async def test_a_zombie_changes_nothing(make_queue: MakeQueue, clock: ManualClock) -> None:
+    told: list[Event] = []
+    zombie, survivor = make_queue(subscriber=told.append), make_queue()
+    await zombie.enqueue([Entry(n, key=str(n)) for n in range(4)])
+    leases = await zombie.lease(4)
+    await (await client_of(zombie)).tasks.cancel()
+    await silence(survivor, clock)
+    (again,) = await survivor.lease()
+    before = await survivor.stats()
+    settlements: list[Callable[[Any], Any]] = [
+        lambda lease: lease.complete(["child"], {"at": 1}, "result"),
+        lambda lease: lease.release(5.0, "no"),
+        lambda lease: lease.bury("no"),
+        lambda lease: lease.give_back(),
+    ]
+    for lease, settle in zip(leases, settlements, strict=True):
+        with pytest.raises(LeaseLost, match="Nothing was changed"):
+            await settle(lease)
+    assert await survivor.stats() == before
+    assert await survivor.checkpoint("at") is None
+    assert await survivor.results() == []
+    lost = [event.request_ids[0] for event in told if isinstance(event, LeasesLost)]
+    assert lost == [lease.id for lease in leases[:3]]
+    await again.complete()
+
+
+async def test_a_consumer_that_was_reaped_may_go_on(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, survivor = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    (lost,) = await queue.lease()
+    await (await client_of(queue)).tasks.cancel()
+    await silence(survivor, clock)
+    with pytest.raises(LeaseLost):
+        await lost.complete()
+    (lease,) = await queue.lease()
+    await lease.complete(enqueue=["y"])
+    assert await survivor.dequeue() == ["y"]
+
+
+async def test_its_heart_tells_a_consumer_what_it_has_lost(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    told: list[Event] = []
+    queue, survivor = make_queue(subscriber=told.append), make_queue()
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    await (await client_of(queue)).tasks.cancel()
+    await silence(survivor, clock)
+    await beat_twice(queue)
+    assert LeasesLost("fetch:test", (lease.id,)) in told
+    with pytest.raises(LeaseLost):
+        await lease.complete()
+
+
+async def test_who_takes_up_says_so(make_queue: MakeQueue, clock: ManualClock) -> None:
+    told: list[Event] = []
+    dead, survivor = make_queue(), make_queue(subscriber=told.append)
+    await dead.enqueue(range(3))
+    await dead.lease(3)
+    name = (await client_of(dead)).name.decode()
+    await outlive(dead, survivor, clock)
+    assert told == [ConsumerReaped("fetch:test", name, 3)]
+
+
+async def test_more_than_a_step_is_taken_up(make_queue: MakeQueue, clock: ManualClock) -> None:
+    dead, survivor = make_queue(), make_queue()
+    await dead.enqueue(range(2_300))
+    held = [await dead.lease(1_000) for _ in range(3)]
+    assert sum(map(len, held)) == 2_300
+    await outlive(dead, survivor, clock)
+    assert await places(survivor) == {"ready": 2_300}
+    assert sorted(await drain(survivor)) == list(range(2_300))
+
+
+async def test_a_dead_consumer_is_forgotten(make_queue: MakeQueue, clock: ManualClock) -> None:
+    survivor = make_queue()
+    for _ in range(3):
+        dead = make_queue()
+        await dead.enqueue(["x"])
+        await dead.lease()
+        await outlive(dead, survivor, clock)
+    client = await client_of(survivor)
+    assert list((await client.engine.beat(client.name)).consumers) == [client.name]
+
+
+# --- the dead of this host, at once ------------------------------------------------------------
+
+
+@between_processes
+@pytest.mark.parametrize("reap", [True, False], ids=["waited for", "zombie"])
+async def test_a_killed_process_is_taken_up_at_the_first_lease(
+    make_queue: MakeQueue, store_url: str, reap: bool
+) -> None:
+    queue = make_queue()
+    await queue.enqueue(["a", "b", "c"])
+    with child("hold", store_url, 2) as process:
+        assert said(process) == ["a", "b"]
+        process.send_signal(signal.SIGKILL)
+        if reap:
+            process.wait(20)
+        else:
+            await eventually(_is_zombie(process.pid))
+        leases = await queue.lease(9)
+        assert sorted(items(leases)) == ["a", "b", "c"]
+        assert {lease.item: lease.deaths for lease in leases} == {"a": 1, "b": 1, "c": 0}
+
+
+def _is_zombie(pid: int) -> Callable[[], Any]:
+    async def looks() -> bool:
+        status = process_status(pid)
+        return status is not None and status[0] == "Z"
+
+    return looks
+
+
+@between_processes
+async def test_a_stopped_process_is_not_dead_but_becomes_a_zombie(
+    make_queue: MakeQueue, store_url: str, clock: ManualClock
+) -> None:
+    queue = make_queue()
+    await queue.enqueue(["a"])
+    with child("hold", store_url, 1) as process:
+        assert said(process) == ["a"]
+        process.send_signal(signal.SIGSTOP)
+        assert await queue.lease() == []
+        await silence(queue, clock)
+        (lease,) = await queue.lease()
+        process.send_signal(signal.SIGCONT)
+        go_on(process)
+        assert said(process) == ["LeaseLost"]
+    await lease.complete()
+    assert (await accounted(queue)).completed == 1
+
+
+async def as_another(queue: KVStoreQueue, place: Whereabouts | bytes) -> None:
+    """Let the queue pass for a consumer that lives elsewhere."""
+    client = await client_of(queue)
+    client.name = place if isinstance(place, bytes) else make_name(place)
+
+
+GONE = 2**22 + 1  # above the most a pid can be
+ELSEWHERE = {
+    "host": {"host": "another", "pid": GONE},
+    "boot": {"boot": "another", "pid": GONE},
+    "PID namespace": {"namespace": "pid:[1]", "pid": GONE},
+    "unknown boot": {"boot": "", "pid": GONE},
+    "unknown start": {"started": "", "pid": GONE},
+    "alive": {},
+}
+
+
+async def leased_by(queue: KVStoreQueue, place: Whereabouts | bytes) -> None:
+    await queue.enqueue(["x"])
+    await as_another(queue, place)
+    assert len(await queue.lease()) == 1
+    await crash(queue)
+
+
+@pytest.mark.parametrize("difference", [{"pid": GONE}, {"started": "1"}], ids=["gone", "reused"])
+async def test_a_pid_that_is_gone_or_another_process(
+    make_queue: MakeQueue, difference: dict[str, Any]
+) -> None:
+    await leased_by(make_queue(), here()._replace(**difference))
+    (lease,) = await make_queue().lease()
+    assert (lease.item, lease.deaths) == ("x", 1)
+
+
+@pytest.mark.parametrize("difference", ELSEWHERE.values(), ids=ELSEWHERE)
+async def test_of_others_only_their_silence_tells(
+    make_queue: MakeQueue, clock: ManualClock, difference: dict[str, Any]
+) -> None:
+    await leased_by(make_queue(), here()._replace(**difference))
+    survivor = make_queue()
+    assert await survivor.lease() == []
+    await silence(survivor, clock)
+    assert items(await survivor.lease()) == ["x"]
+
+
+@pytest.mark.parametrize("name", [b"somebody", b"a|b|c|d|e|f", b"|||||", b"\xff\xfe", b"a" * 900])
+async def test_a_name_that_tells_nothing(
+    make_queue: MakeQueue, clock: ManualClock, name: bytes
+) -> None:
+    await leased_by(make_queue(), name)
+    survivor = make_queue()
+    assert await survivor.lease() == []
+    await silence(survivor, clock)
+    assert items(await survivor.lease()) == ["x"]
+
+
+def test_a_name_tells_where_its_consumer_lives() -> None:
+    place = here()
+    assert place.pid == os.getpid()
+    assert place_of(make_name(place)) == place
+    assert make_name(place) != make_name(place)
+    assert not is_surely_dead(make_name(place), place)
+
+
+def test_a_process_that_may_not_be_looked_at_is_not_dead(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``/proc`` may hide what belongs to others; then it is unclear whether they live."""
+    place = here()
+    name = make_name(place)
+    monkeypatch.setattr(consumers, "_PROC", tmp_path)
+    assert not is_surely_dead(name, place)
+
+
+def test_a_watchlist_counts_from_the_last_change() -> None:
+    watchlist = Watchlist()
+    assert watchlist.silent({b"a": 1, b"b": 1}, 0.0, 10.0) == []
+    assert watchlist.silent({b"a": 2, b"b": 1}, 9.0, 10.0) == []
+    assert watchlist.silent({b"a": 2, b"b": 1}, 10.0, 10.0) == [b"b"]
+    assert watchlist.silent({b"a": 2, b"c": 1}, 18.9, 10.0) == []
+    assert watchlist.silent({b"a": 2, b"c": 1}, 19.0, 10.0) == [b"a"]
+    assert watchlist.silent({b"b": 1}, 99.0, 10.0) == [], "one that left and came back is new"
+
+
+@between_processes
+async def test_a_fork_is_another_consumer(make_queue: MakeQueue, store_url: str) -> None:
+    queue = make_queue()
+    await queue.enqueue(["parent's", "child's"])
+    with child("fork", store_url) as process:
+        forked, parent = said(process), said(process)
+        assert process.wait(20) == 0
+    assert (parent[1:], forked[1:]) == (["parent's", "done", 0], ["child's", "done", 0])
+    assert parent[0] != forked[0]
+    assert (await accounted(queue)).completed == 2
+
+
+# --- leases that nobody holds ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("another", [False, True], ids=["the only one", "another is held"])
+async def test_a_dropped_lease_is_given_back_by_the_heartbeat(
+    make_queue: MakeQueue, clock: ManualClock, another: bool
+) -> None:
+    told: list[Event] = []
+    queue = make_queue(subscriber=told.append)
+    await queue.enqueue(["dropped", "held"])
+    leases = await queue.lease(1 + another)
+    del leases[0]
+    await spin()
+    gc.collect()
+
+    async def returned() -> bool:
+        return LeasesReturned("fetch:test", 1) in told
+
+    await as_time_passes(clock, returned)
+    (lease,) = await queue.lease()
+    assert (lease.item, lease.attempts, lease.deaths) == ("dropped", 0, 0)
+    assert items(leases) == ["held"] * another
+
+
+async def test_two_beats_are_needed_and_are_enough(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    await queue.enqueue(range(3))
+    kept, dropped = await queue.lease(2)
+    del dropped
+    await spin()
+    gc.collect()
+    await queue.sweep()
+    assert await places(queue) == {"ready": 1, "leased": 2}
+    await queue.sweep()
+    assert await places(queue) == {"ready": 2, "leased": 1}
+    assert await queue.peek(9) == [1, 2]
+    await kept.complete()
+
+
+async def test_what_is_held_is_never_given_back(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    await queue.enqueue(range(50))
+    held = await queue.lease(50)
+    for _ in range(5):
+        await asyncio.gather(queue.sweep(), *(lease.complete() for lease in held[:10]))
+        held = held[10:]
+    stats = await accounted(queue)
+    assert (stats.completed, stats.leased, stats.ready) == (50, 0, 0)
+
+
+async def test_a_lease_reply_that_was_given_up_is_found(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    """Granted, and the answer never came within the time allowed: nobody here knows of it."""
+    store = make_faulty(open_store())
+    queue = make_queue(store=store)
+    await queue.enqueue(["x"])
+    await queue.sweep()
+    await _lose_lease_replies(queue, store)
+    store.faults.heal()
+    await impatient(queue, 10.0)
+    assert await places(queue) == {"leased": 1}
+    await beat_twice(queue)
+    (lease,) = await queue.lease()
+    assert (lease.attempts, lease.deaths) == (0, 0)
+
+
+async def _lose_lease_replies(queue: KVStoreQueue, store: Any) -> None:
+    (await queue._open())._greeted = True
+    await impatient(queue)
+    store.faults.plan(Fault.AFTER, store.verb, 1)
+    for call in range(2, 200):
+        store.faults.plan(Fault.BEFORE, store.verb, call)
+    with pytest.raises(Exception, match=r"planned fault|did not answer"):
+        await queue.lease()
+
+
+async def test_close_gives_back_and_spends_nothing(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(range(9))
+    leases = await queue.lease(3) + await queue.lease(3)
+    await queue.close()
+    assert await other.peek(9) == list(range(9)), "as if they had never been leased"
+    for lease in leases:
+        with pytest.raises(LeaseLost):
+            await lease.complete()
+    again = await other.lease(9)
+    assert {(lease.attempts, lease.deaths) for lease in again} == {(0, 0)}
+
+
+# --- poison ------------------------------------------------------------------------------------
+
+
+async def live_and_die(
+    make_queue: MakeQueue, clock: ManualClock, batch: int, killers: set[str]
+) -> KVStoreQueue:
+    """Processes that lease a batch and die at once if a killer is in it; the last one's queue."""
+    for _ in range(200):
+        queue = make_queue(max_deaths=3)
+        await silence(queue, clock)
+        while held := await queue.lease(batch):
+            if killers & set(items(held)):
+                break
+            for lease in held:
+                await lease.complete()
+        if not held:
+            return queue
+        await crash(queue)
+    raise AssertionError("it never came to an end")
+
+
+@pytest.mark.parametrize("batch", [1, 4, 100])
+@pytest.mark.parametrize(
+    "killers", [{"3"}, {"0", "1"}, {"0", "9"}], ids=["one", "neighbours", "apart"]
+)
+async def test_the_killer_is_buried_and_its_neighbours_are_not(
+    make_queue: MakeQueue, clock: ManualClock, batch: int, killers: set[str]
+) -> None:
+    await make_queue(max_deaths=3).enqueue([str(n) for n in range(10)])
+    queue = await live_and_die(make_queue, clock, batch, killers)
+    dead = await letters(queue)
+    assert {letter.item for letter in dead} == killers
+    assert {(letter.reason, letter.deaths) for letter in dead} == {(DeathReason.POISONED, 3)}
+    assert (await accounted(queue)).completed == 10 - len(killers)
+
+
+async def test_a_suspect_is_leased_alone(make_queue: MakeQueue, clock: ManualClock) -> None:
+    first = make_queue(max_deaths=2)
+    await first.enqueue(["suspect"])
+    await first.lease()
+    queue = make_queue()
+    await outlive(first, queue, clock)
+    await queue.enqueue(["a", "b"])
+    (suspect,) = await queue.lease(9)
+    assert suspect.item == "suspect"
+    assert await queue.lease(9) == [], "nothing beside it"
+    other = make_queue()
+    held = await other.lease(9)
+    assert items(held) == ["a", "b"]
+    await suspect.release()
+    assert await other.lease(9) == [], "and it beside nothing"
+    for lease in held:
+        await lease.complete()
+    assert items(await other.lease(9)) == ["suspect"]
+
+
+async def test_who_waits_gets_a_suspect_once_its_own_are_settled(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    first, queue = make_queue(max_deaths=2), make_queue()
+    await first.enqueue(["suspect"])
+    await first.lease()
+    await queue.enqueue(["mine"])
+    (mine,) = await queue.lease()
+    await outlive(first, queue, clock)
+    waiting = asyncio.ensure_future(queue.lease(wait=HOUR))
+    await asyncio.sleep(0)
+    await mine.complete()
+
+    async def served() -> bool:
+        return waiting.done()
+
+    await as_time_passes(clock, served)
+    assert items(await waiting) == ["suspect"]
+
+
+# --- loops and tasks ---------------------------------------------------------------------------
+
+
+def test_one_queue_in_successive_event_loops(store_maker: OpenStore, clock: ManualClock) -> None:
+    queue = KVStoreQueue(store_maker(), "fetch:test", clock=clock)
+
+    async def begin() -> None:
+        await queue.enqueue(["a", "b", "left behind"])
+        first, *_ = await queue.lease(3)
+        await first.complete()
+        await queue._store.close()
+
+    async def resume() -> list[Any]:
+        assert await queue.dequeue(9) == []
+        await silence(queue, clock)
+        taken = await queue.dequeue(9)
+        await queue.close()
+        await queue._store.close()
+        return taken
+
+    asyncio.run(begin())
+    assert sorted(asyncio.run(resume())) == ["b", "left behind"]
+
+
+def test_closed_in_each_loop(store_maker: OpenStore, clock: ManualClock) -> None:
+    queue = KVStoreQueue(store_maker(), "fetch:test", clock=clock)
+
+    async def once(number: int) -> list[Any]:
+        await queue.enqueue([number])
+        await queue.lease(9)
+        await queue.close()
+        left = await queue.peek(9)
+        await queue.close()
+        await queue._store.close()
+        return left
+
+    assert [asyncio.run(once(n)) for n in range(3)] == [[0], [0, 1], [0, 1, 2]]
+
+
+@pytest.fixture
+async def entered(make_queue: MakeQueue) -> AsyncIterator[KVStoreQueue]:
+    """Entered in one task and left in another, as fixtures are."""
+    entered_in = asyncio.current_task()
+    async with make_queue() as queue:
+        yield queue
+    assert queue._session is None
+    assert entered_in is not None
+
+
+async def test_a_queue_entered_by_a_fixture(entered: KVStoreQueue) -> None:
+    waiting = asyncio.ensure_future(entered.lease(wait=HOUR))
+    await asyncio.sleep(0)
+    await entered.enqueue(["x"])
+    (lease,) = await waiting
+    assert lease.item == "x"

@@ -1,0 +1,383 @@
+"""A queue on a SQLite file that others hold, on a disk that is full, or that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_fetcher_core.errors import StoreFull, StoreUnavailable
+from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.testing import ManualClock
+from tests.fault_support import VERBS, Act, Ledger, bounded, open_run
+from tests.harness import accounted, background, places, settled
+from tests.sqlite_support import Tap, child, integrity, sqlite_error
+
+__all__ = ["bounded"]
+
+SLACK = 3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
+# --- somebody else holds the file ----------------------------------------------------------------
+
+HOLD = """
+connection = sqlite3.connect(sys.argv[1], timeout=10)
+connection.execute("BEGIN EXCLUSIVE")
+say("held")
+wait()
+connection.rollback()
+"""
+
+
+@asynccontextmanager
+async def _loop_lag() -> AsyncIterator[list[float]]:
+    """How late the loop was, each time that it was asked."""
+    lags: list[float] = [0.0]
+
+    async def tick() -> None:
+        while True:
+            start = time.monotonic()
+            await asyncio.sleep(0.005)
+            lags.append(time.monotonic() - start - 0.005)
+
+    async with background(tick()):
+        yield lags
+
+
+@pytest.mark.parametrize("seconds", [0.2, 0.8, pytest.param(4.0, marks=pytest.mark.slow)])
+async def test_a_file_that_is_held_for_a_while_is_waited_for(path: Path, seconds: float) -> None:
+    ledger = Ledger()
+    async with open_run(f"sqlite:///{path}") as queue:
+        await ledger.enqueue(queue, [f"{n}" for n in range(6)])
+        held = await queue.lease(3)
+        with child(HOLD, path) as other:
+            other.expect("held")
+            async with _loop_lag() as lags:
+                working = asyncio.gather(
+                    ledger.enqueue(queue, ["new"]),
+                    *(ledger.complete(lease, [f"child {lease.id}"]) for lease in held),
+                    queue.sweep(),
+                    queue.stats(),
+                )
+                await asyncio.sleep(seconds)
+                assert not working.done()
+                other.tell()
+                await working
+            assert max(lags) < 0.05 * SLACK
+        await ledger.balance(queue)
+    assert integrity(path) == "ok"
+
+
+async def test_a_file_that_is_held_for_too_long_is_told(path: Path) -> None:
+    ledger, op_timeout = Ledger(), 0.9
+    store = SQLiteStore(path, busy_timeout=0.2)
+    async with store, open_run(store, op_timeout=op_timeout) as queue:
+        await ledger.enqueue(queue, [f"{n}" for n in range(6)])
+        held = await queue.lease(3)
+        with child(HOLD, path) as other:
+            other.expect("held")
+            async with _loop_lag() as lags:
+                calls: list[Awaitable[Any]] = [
+                    ledger.enqueue(queue, ["new"]),
+                    ledger.complete(held[0]),
+                    queue.lease(),
+                    queue.sweep(),
+                    queue.stats(),
+                ]
+                seconds = await asyncio.gather(*map(_seconds, calls))
+            other.tell()
+            other.rest()
+        assert max(seconds) <= op_timeout * 1.1 * SLACK
+        assert max(lags) < 0.05 * SLACK
+        for lease in held:
+            await ledger.complete(lease)
+        await ledger.balance(queue)
+
+
+async def _seconds(call: Awaitable[Any]) -> float:
+    """How long it takes to be told."""
+    start = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        await call
+    return time.monotonic() - start
+
+
+# --- a full disk ---------------------------------------------------------------------------------
+
+
+class SmallDisk:
+    """Says what SQLite would say once the directory holds more than ``size`` bytes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.size = 10**12
+        self._directory = directory
+        self._tap = Tap()
+        self.connect = self._tap.connect
+        # What comes before every commit that has something to write.
+        self._tap.before["UPDATE commits"] = self._refuse_if_full
+
+    def used(self) -> int:
+        files = [file for file in self._directory.iterdir() if not file.name.endswith("-shm")]
+        return sum(file.stat().st_size for file in files)
+
+    def _refuse_if_full(self) -> None:
+        if self.used() > self.size:
+            raise sqlite_error(sqlite3.SQLITE_FULL, "SQLITE_FULL")
+
+
+async def _fill(queue: KVStoreQueue, ledger: Ledger) -> int:
+    for step in itertools.count():
+        try:
+            await ledger.enqueue(queue, [f"{step}-{n}-{'x' * 100}" for n in range(20)])
+        except StoreFull:
+            return step
+    raise AssertionError("unreachable")
+
+
+async def work_on_a_full_disk(
+    store: SQLiteStore,
+    clock: ManualClock,
+    fill_up: Callable[[], None],
+    make_room: Callable[[], Any],
+) -> Ledger:
+    """Fill a queue until it is refused, settle all kinds of leases, make room, and go on."""
+    ledger = Ledger()
+    async with open_run(store, clock=clock) as queue:
+        await ledger.enqueue(queue, [f"first {n}" for n in range(40)])
+        fill_up()
+        await _fill(queue, ledger)
+        fill_up()
+        with pytest.raises(StoreFull) as refused:
+            await ledger.enqueue(queue, [f"more {n}" for n in range(2000)])
+        assert refused.value.accepted == 0
+        done, page, later, bad, back, *rest = await queue.lease(30)
+        await ledger.complete(done)
+        with pytest.raises(StoreFull):
+            await ledger.complete(page, ["link"])
+        await later.release(delay=1.0, error="later")
+        await bad.bury("no good")
+        await back.give_back()
+        await queue.sweep()
+        await asyncio.gather(*(ledger.complete(lease) for lease in rest))
+        assert (await accounted(queue)).leased == 1
+        make_room()
+        clock.advance(5.0)
+        await ledger.complete(page, ["link"])
+        await ledger.enqueue(queue, ["afterwards"])
+        await settled(queue)
+        assert (await accounted(queue)).leased == 0
+    return ledger
+
+
+async def check_after_reopening(path: Path, ledger: Ledger) -> None:
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await ledger.balance(queue)
+    assert integrity(path) == "ok"
+
+
+async def test_a_full_disk_settles_and_takes_in_nothing_new(tmp_path: Path) -> None:
+    disk, clock = SmallDisk(tmp_path), ManualClock()
+    path = tmp_path / "run.db"
+
+    def fill_up() -> None:
+        disk.size = disk.used() + (200_000 if disk.size > 10**9 else 0)
+
+    async with SQLiteStore(path, clock=clock, connect=disk.connect) as store:
+        ledger = await work_on_a_full_disk(
+            store, clock, fill_up, lambda: setattr(disk, "size", 10**12)
+        )
+    await check_after_reopening(path, ledger)
+
+
+# A real disk of 1 MB; a module of its own would need the same imports.
+REAL = """
+import subprocess
+from tests.test_faults_sqlite import check_after_reopening, work_on_a_full_disk
+from data_fetcher_core.testing import ManualClock
+
+place = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True)
+filler = place / "filler"
+
+def fill_up():
+    with filler.open("ab", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)) == 4096:
+                pass
+        except OSError:
+            pass
+
+async def main():
+    clock = ManualClock()
+    async with SQLiteStore(place / "run.db", clock=clock) as store:
+        ledger = await work_on_a_full_disk(store, clock, fill_up, filler.unlink)
+    await check_after_reopening(place / "run.db", ledger)
+    say("balanced")
+
+asyncio.run(main())
+"""
+
+
+def _own_mounts() -> list[tuple[str, ...]]:
+    """How a process gets mounts of its own, if it may have any; CI runs as root and may."""
+    for wrap in (("unshare", "-m"), ("unshare", "-r", "-m")):
+        try:
+            tried = subprocess.run(
+                [*wrap, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, timeout=10
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        if tried.returncode == 0:
+            return [wrap]
+    return []
+
+
+if _WRAPS := _own_mounts():
+
+    def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
+        with child(REAL, tmp_path, wrap=_WRAPS[0]) as other:
+            other.expect("balanced")
+            other.rest()
+
+
+# --- a disk that fails ---------------------------------------------------------------------------
+
+IO_ERROR = sqlite_error(sqlite3.SQLITE_IOERR, "SQLITE_IOERR_FSYNC")
+
+
+class FailingDisk:
+    """Commits that fail: undone (``before``), or done and not known to be (``after``)."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.fail_at: set[int] = set()
+        self.when = "before"
+
+    def connect(self, uri: str) -> sqlite3.Connection:
+        disk = self
+
+        class Failing(sqlite3.Connection):
+            def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+                if sql != "COMMIT":
+                    return super().execute(sql, parameters)
+                disk.commits += 1
+                fails = disk.commits in disk.fail_at
+                if not fails or disk.when == "after":
+                    cursor = super().execute(sql, parameters)
+                if fails:
+                    raise IO_ERROR
+                return cursor
+
+        return sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Failing,
+        )
+
+
+async def _perform(path: Path, verb: str, when: str = "", nth: int = 0) -> tuple[Any, int]:
+    """What can be seen after the verb, and how many commits it took."""
+    disk = FailingDisk()
+    run_id = f"{verb} {when} {nth}"
+    async with (
+        SQLiteStore(path, synchronous="NORMAL", connect=disk.connect) as store,
+        Act(store, run_id) as act,
+    ):
+        before = disk.commits
+        disk.when, disk.fail_at = when, {before + nth} if when else set()
+        act.answer = await VERBS[verb](act)
+        await settled(act.queue)
+        commits = disk.commits - before
+        disk.fail_at.clear()
+        return await act.last_view(), commits
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_commit_that_fails_is_not_noticed(path: Path, verb: str) -> None:
+    expected, commits = await _perform(path, verb)
+    for when, nth in itertools.product(("before", "after"), range(1, commits + 1)):
+        found, _ = await _perform(path, verb, when, nth)
+        assert found == expected, (when, nth)
+    assert integrity(path) == "ok"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_disk_that_goes_on_failing_acknowledges_nothing(path: Path, when: str) -> None:
+    disk, ledger = FailingDisk(), Ledger()
+    store = SQLiteStore(path, connect=disk.connect)
+    async with store, open_run(store, op_timeout=0.3) as queue:
+        await ledger.enqueue(queue, ["one", "two", "three"])
+        held = await queue.lease(2)
+        disk.when, disk.fail_at = when, set(range(10_000))
+        for call in (
+            ledger.enqueue(queue, ["four"]),
+            ledger.complete(held[0], ["child"]),
+            queue.lease(),
+            queue.sweep(),
+        ):
+            with pytest.raises(StoreUnavailable):
+                await call
+        disk.fail_at.clear()
+        await ledger.complete(held[1])
+        assert "dead" not in await places(queue)
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await ledger.balance(queue)
+    assert integrity(path) == "ok"
+
+
+# A file may grow no further: a write is short, the next one fails.
+SHORT_WRITES = """
+import resource
+from tests.fault_support import Ledger, open_run
+from tests.sqlite_support import integrity
+
+path, ledger = Path(sys.argv[1]), Ledger()
+
+async def main():
+    async with SQLiteStore(path) as store, open_run(store, op_timeout=0.5) as queue:
+        await ledger.enqueue(queue, [f"{n}" for n in range(100)])
+        held = await queue.lease(10)
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+        log = path.with_name(path.name + "-wal")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size + 6000, unlimited[1]))
+        told, n = 0, 0
+        while told < 2:
+            n += 1
+            try:
+                await ledger.enqueue(queue, [f"{n} of {m} {'x' * 200}" for m in range(20)])
+            except StoreError:
+                told += 1
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        for lease in held:
+            await ledger.complete(lease)
+        say("told")
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await ledger.balance(queue)
+    say(integrity(path))
+
+asyncio.run(main())
+"""
+
+
+def test_a_write_that_is_cut_short_is_told_and_undone(path: Path) -> None:
+    with child(SHORT_WRITES, path) as other:
+        other.expect("told")
+        other.expect("ok")
+        other.rest()

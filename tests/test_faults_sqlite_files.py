@@ -1,0 +1,315 @@
+"""A queue whose file is deleted, replaced, cut or damaged: told, left alone, never begun anew."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_fetcher_core.core import Entry
+from data_fetcher_core.errors import (
+    ConfigurationError,
+    DataFetcherError,
+    StoreCorrupt,
+    StoreError,
+    StoreLost,
+)
+from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from tests.fault_support import Ledger, bounded, open_run
+from tests.harness import letters, settled
+
+__all__ = ["bounded"]
+
+NAMES = [f"{n:03}" for n in range(120)]
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder / "run.db"
+
+
+def _files(path: Path) -> dict[str, bytes]:
+    """All that lies there, but for what is remade at every opening."""
+    passing = ("-shm", "-lock", "-reserve")
+    return {
+        file.name: file.read_bytes()
+        for file in sorted(path.parent.iterdir())
+        if not file.name.endswith(passing)
+    }
+
+
+def _other_store(path: Path) -> Path:
+    """A file of the same kind, with another run in it."""
+    other = path.with_name("other.db")
+
+    async def fill() -> None:
+        async with SQLiteStore(other) as store, open_run(store) as queue:
+            await queue.enqueue(["foreign"])
+
+    asyncio.run(fill())
+    for suffix in ("-lock", "-reserve", "-wal", "-shm"):
+        other.with_name(other.name + suffix).unlink(missing_ok=True)
+    return other
+
+
+def _foreign_database(path: Path) -> Path:
+    other = path.with_name("foreign.db")
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE anything (a)")
+    connection.commit()
+    connection.close()
+    return other
+
+
+def _cut(size: int) -> Damage:
+    def damage(path: Path) -> None:
+        with path.open("r+b") as file:
+            file.truncate(size)
+
+    return damage
+
+
+def _smash_first_page(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(random.Random(1).randbytes(4096))
+
+
+DAMAGES: dict[str, Damage] = {
+    "deleted": Path.unlink,
+    "emptied": _cut(0),
+    "cut in its first page": _cut(100),
+    "cut after a few pages": _cut(3 * 4096),
+    "a text file": lambda path: _put(path, b"no database at all\n" * 1000),
+    "its first page smashed": _smash_first_page,
+    "replaced by another store": lambda path: _move(path.with_name("other.db"), path),
+    "replaced by a foreign database": lambda path: _move(path.with_name("foreign.db"), path),
+}
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Another file by the same name, as an editor or a restore leaves it."""
+    fresh = path.with_name("fresh")
+    fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+def _move(source: Path, target: Path) -> None:
+    source.replace(target)
+
+
+def _prepare(path: Path) -> None:
+    """What replaces the file is made before: a test has a loop of its own running."""
+    _other_store(path)
+    _foreign_database(path)
+
+
+@pytest.fixture
+def prepared(path: Path) -> Path:
+    _prepare(path)
+    return path
+
+
+# --- between two runs ----------------------------------------------------------------------------
+
+
+async def _fill(path: Path) -> Ledger:
+    ledger = Ledger()
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await ledger.enqueue(queue, NAMES[:60], lane="one")
+        await ledger.enqueue(queue, NAMES[60:], lane="two")
+        for lease in await queue.lease(10):
+            await ledger.complete(lease)
+    return ledger
+
+
+def _keep_aside(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.parent.iterdir()}
+
+
+def _put_back(path: Path, files: dict[Path, bytes]) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    for file, content in files.items():
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damage_between_two_runs_is_told_and_left_alone(prepared: Path, damage: str) -> None:
+    path = prepared
+    ledger = await _fill(path)
+    whole = _keep_aside(path)
+    DAMAGES[damage](path)
+    damaged = _files(path)
+    for _ in range(2):
+        with pytest.raises((StoreLost, StoreCorrupt, ConfigurationError)):
+            async with SQLiteStore(path) as store, open_run(store) as queue:
+                await queue.lease()
+    assert _files(path) == damaged
+    _put_back(path, whole)
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await ledger.balance(queue)
+
+
+async def test_a_newer_layout_is_left_alone(path: Path) -> None:
+    ledger = await _fill(path)
+    _set_version(path, 2)
+    before = _files(path)
+    with pytest.raises(ConfigurationError, match="newer"):
+        async with SQLiteStore(path) as store, open_run(store) as queue:
+            await queue.size()
+    assert _files(path) == before
+    _set_version(path, 1)
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await ledger.balance(queue)
+
+
+def _set_version(path: Path, version: int) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+
+async def test_a_log_that_is_gone_is_missed(path: Path) -> None:
+    """As a crash leaves it: what was acknowledged last is only in the log."""
+    await _fill(path)
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await queue.enqueue(["only in the log"])
+        crashed = _keep_aside(path)
+    _put_back(path, {f: c for f, c in crashed.items() if not f.name.endswith(("-wal", "-shm"))})
+    with pytest.raises(StoreLost):
+        async with SQLiteStore(path) as store, open_run(store) as queue:
+            await queue.size()
+    _put_back(path, {f: c for f, c in crashed.items() if not f.name.endswith("-shm")})
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        assert (await queue.stats()).ready == len(NAMES) - 10 + 1
+
+
+# --- under a queue that is open ------------------------------------------------------------------
+
+
+async def _told(calls: list[Callable[[], Awaitable[Any]]]) -> list[type[DataFetcherError]]:
+    told: list[type[DataFetcherError]] = []
+    for call in calls:
+        try:
+            await call()
+        except DataFetcherError as error:
+            told.append(type(error))
+    return told
+
+
+@pytest.mark.parametrize("damage", ["deleted", "a text file", *list(DAMAGES)[-2:]])
+async def test_another_file_under_an_open_queue_is_told_and_not_written_to(
+    prepared: Path, damage: str
+) -> None:
+    path, ledger = prepared, await _fill(prepared)
+    aside = path.with_name("aside.db")
+    async with SQLiteStore(path) as store, open_run(store, op_timeout=0.5) as queue:
+        held = await queue.lease(3)
+        aside.hardlink_to(path)
+        DAMAGES[damage](path)
+        there = path.read_bytes() if path.exists() else None
+        told = await _told(
+            [
+                lambda: queue.enqueue(["new"]),
+                held[0].complete,
+                held[1].release,
+                queue.lease,
+                queue.sweep,
+            ]
+        )
+        assert told
+        assert set(told) <= {StoreLost, StoreCorrupt, ConfigurationError}
+        assert len(told) == 5
+        assert (path.read_bytes() if path.exists() else None) == there
+        aside.replace(path)
+        for lease in held:
+            await ledger.complete(lease)
+        await ledger.balance(queue)
+
+
+@pytest.mark.parametrize("damage", ["emptied", "cut in its first page", "cut after a few pages"])
+async def test_a_file_cut_under_an_open_queue_is_told_or_does_no_harm(
+    path: Path, damage: str
+) -> None:
+    """What is in memory may still be read, and even written back; the rest is missed."""
+    ledger = await _fill(path)
+    store = SQLiteStore(path)
+    queue = open_run(store, op_timeout=0.5)
+    await queue.lease(3)
+    DAMAGES[damage](path)
+    told = await _told(
+        [lambda: ledger.enqueue(queue, ["new"]), queue.lease, queue.sweep, queue.stats]
+    )
+    told += await _told([queue.close, store.close])
+    try:
+        left = await _open_and_drain(path)
+    except DataFetcherError as error:
+        told.append(type(error))
+    else:
+        assert not left.is_consistent or left.names >= ledger.sent - ledger.completed
+    assert all(issubclass(kind, StoreError | ConfigurationError) for kind in told)
+
+
+# --- one bit, anywhere ---------------------------------------------------------------------------
+
+
+@dataclass
+class Left:
+    """What a queue still held, and whether it knew so: a row in a wrong place is told by counts."""
+
+    names: set[str]
+    dead: int
+    is_consistent: bool
+
+
+async def _open_and_drain(path: Path) -> Left:
+    taken: list[str] = []
+    async with SQLiteStore(path, synchronous="NORMAL") as store, open_run(store) as queue:
+        while leases := await queue.lease(100):
+            assert all(lease.item == lease.id for lease in leases)
+            await asyncio.gather(*(lease.complete() for lease in leases))
+            taken += [lease.item for lease in leases]
+            await settled(queue)
+        dead = await letters(queue)
+        wrong, stats = await queue.recount(), await queue.stats()
+    consistent = not wrong and not stats.unaccounted and not stats.size
+    assert not consistent or len(set(taken)) == len(taken)
+    return Left(set(taken), len(dead), consistent)
+
+
+@pytest.mark.parametrize("flips", [25, pytest.param(300, marks=pytest.mark.slow)])
+async def test_a_bit_turned_between_two_runs_is_told_or_does_no_harm(
+    path: Path, flips: int
+) -> None:
+    async with SQLiteStore(path) as store, open_run(store) as queue:
+        await queue.enqueue([Entry(n, id=n, key=n, lane=n[-1]) for n in NAMES])
+    whole, dice = _keep_aside(path), random.Random(flips)
+    harmless = told = 0
+    for _ in range(flips):
+        content = bytearray(whole[path])
+        at, bit = dice.randrange(len(content)), dice.randrange(8)
+        content[at] ^= 1 << bit
+        _put_back(path, {**whole, path: bytes(content)})
+        try:
+            left = await _open_and_drain(path)
+        except DataFetcherError:
+            told += 1
+            continue
+        told += not left.is_consistent
+        harmless += left.is_consistent
+        if left.is_consistent:
+            assert left.names <= set(NAMES)
+            assert len(left.names) + left.dead == len(NAMES), (at, bit)
+            assert left.dead <= 1, (at, bit)
+    assert harmless
+    assert told

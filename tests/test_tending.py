@@ -1,0 +1,362 @@
+"""Cancelling, burying, requeueing, purging and forgetting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from data_fetcher_core import Entry, Priority
+from data_fetcher_core.core import DeathReason, QueueStats
+from data_fetcher_core.errors import (
+    LeaseLost,
+    StoreError,
+    StoreLost,
+)
+from data_fetcher_core.events import Event, HeartbeatMissed
+from data_fetcher_core.kv_store.base import KeyValueStore
+from data_fetcher_core.kv_store.transactional import TransactionalStore
+from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.testing import Fault, ManualClock, make_faulty
+from tests.conftest import MakeQueue, OpenStore
+from tests.harness import (
+    accounted,
+    as_time_passes,
+    background,
+    drain,
+    erase,
+    everything,
+    letters,
+    outlive,
+    places,
+    spin,
+)
+from tests.servers import RedisServer
+
+HOUR = 3600.0
+
+
+# --- cancelling --------------------------------------------------------------------------------
+
+
+async def test_cancel_wherever_it_is(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue, other = make_queue(), make_queue()
+    entries = [Entry(n, id=n) for n in ("held", "completed", "ready")]
+    await queue.enqueue(entries)
+    await queue.enqueue([Entry("delayed", id="delayed")], delay=5.0)
+    held, completed = await queue.lease(2)
+    ids = ["held", "completed", "ready", "delayed", "unknown"]
+    assert await other.cancel(ids) == 4
+    assert await places(queue) == {"leased": 2}
+    await completed.complete(enqueue=["child"])
+    await held.release()
+    clock.advance(10.0)
+    assert await queue.dequeue(9) == ["child"], "complete wins, the others are gone"
+    stats = await accounted(queue)
+    assert (stats.cancelled, stats.completed) == (3, 2)
+
+
+@pytest.mark.parametrize("move", ["release", "give_back", "bury", "close", "crash"])
+async def test_a_cancelled_lease_goes_at_its_next_move(
+    make_queue: MakeQueue, clock: ManualClock, move: str
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue([Entry("x", id="x")])
+    (lease,) = await queue.lease()
+    assert await other.cancel(["x"]) == 1
+    if move == "close":
+        await queue.close()
+    elif move == "crash":
+        await outlive(queue, other, clock)
+    else:
+        await getattr(lease, move)()
+    assert await places(other) == {}
+    assert (await accounted(other)).cancelled == 1
+    await other.enqueue([Entry("again", id="x")])
+    assert await other.dequeue() == ["again"], "the mark went with it"
+
+
+async def test_a_mark_that_matches_nothing_does_not_stay(queue: KVStoreQueue) -> None:
+    assert await queue.cancel(["future"]) == 0
+    await queue.enqueue([Entry("x", id="future")])
+    assert await queue.dequeue() == ["x"]
+
+
+async def test_forget_lets_a_cancelled_key_come_again(queue: KVStoreQueue) -> None:
+    entries = [Entry(key, key=key) for key in ("kept", "forgotten", "held")]
+    ids = (await queue.enqueue(entries)).ids
+    held = [lease for lease in await queue.lease(3) if lease.item != "held"]
+    for lease in held:
+        await lease.give_back()
+    assert await queue.cancel(ids[:1]) == 1
+    assert await queue.cancel(ids[1:], forget=True) == 2
+    again = await queue.enqueue(entries)
+    assert again == 2
+    assert await queue.peek(9) == ["forgotten", "held"]
+
+
+async def test_cancel_among_many_in_many_lanes(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    entries = [Entry(n, id=f"id{n}", lane=str(n % 37), priority=1 + n % 6) for n in range(3_000)]
+    await queue.enqueue(entries)
+    await queue.enqueue([Entry(n, id=f"late{n}", delay=9.0) for n in range(1_500)])
+    wanted = [f"id{n}" for n in range(0, 3_000, 7)] + [f"late{n}" for n in range(0, 1_500, 2)]
+    assert await other.cancel(wanted) == len(wanted)
+    stats = await accounted(queue)
+    assert (stats.cancelled, stats.size) == (len(wanted), 4_500 - len(wanted))
+    left = set(await drain(queue))
+    assert left == {n for n in range(3_000) if n % 7}
+
+
+# --- dead letters ------------------------------------------------------------------------------
+
+
+async def test_dead_letters_are_told_whole(queue: KVStoreQueue, clock: ManualClock) -> None:
+    await queue.enqueue([Entry({"n": 1}, id="a", lane="l", key="k", priority="high")])
+    (lease,) = await queue.lease()
+    await lease.release(error=ValueError("first"))
+    (lease,) = await queue.lease()
+    await lease.bury("gone for good", error=KeyError("second"))
+    (letter,) = await letters(queue)
+    assert (letter.id, letter.item, letter.lane, letter.key) == ("a", {"n": 1}, "l", "k")
+    assert (letter.reason, letter.detail) == (DeathReason.FAILED, "gone for good")
+    assert (letter.priority, letter.attempts, letter.deaths) == (Priority.HIGH, 2, 0)
+    assert [failure.kind for failure in letter.failures] == ["ValueError", "KeyError"]
+    assert letter.buried_at == clock.store_now()
+    clock.advance(5.0)
+    assert letter.age(clock.store_now()) == 5.0
+
+
+async def test_dead_letters_come_in_pages_oldest_first(
+    queue: KVStoreQueue, clock: ManualClock
+) -> None:
+    await queue.enqueue(range(25))
+    for number, lease in enumerate(await queue.lease(25)):
+        await lease.bury(str(number))
+        clock.advance(number % 2)
+    for size in (1, 7, 1_000):
+        found = [letter.item async for letter in queue.dead_letters(page_size=size)]
+        assert found == list(range(25))
+
+
+async def test_requeue_some_or_all(queue: KVStoreQueue) -> None:
+    await queue.enqueue([Entry(n, id=f"id{n}") for n in range(5)])
+    for lease in await queue.lease(5):
+        await lease.bury("no")
+    assert await queue.requeue(["id1", "id3", "unknown"]) == 2
+    assert await queue.requeue(["id1"]) == 0
+    assert await queue.requeue([]) == 0
+    assert await queue.dequeue(9) == [1, 3]
+    assert await queue.requeue() == 3
+    again = await queue.lease(9)
+    assert {(lease.attempts, lease.deaths, len(lease.failures)) for lease in again} == {(0, 0, 1)}
+    assert (await accounted(queue)).requeued == 5
+
+
+async def test_purge_by_age(queue: KVStoreQueue, clock: ManualClock) -> None:
+    await queue.enqueue(range(3))
+    for lease in await queue.lease(3):
+        await lease.bury("no")
+        clock.advance(10.0)
+    assert await queue.purge_dead(older_than=20.0) == 2
+    assert [letter.item for letter in await letters(queue)] == [2]
+    assert await queue.purge_dead() == 1
+    assert (await accounted(queue)).purged == 3
+
+
+async def test_purge_goes_on_beyond_one_step(queue: KVStoreQueue) -> None:
+    await queue.enqueue(range(2_200))
+    for _ in range(3):
+        await asyncio.gather(*(lease.bury("no") for lease in await queue.lease(1_000)))
+    assert await queue.purge_dead() == 2_200
+
+
+async def test_dead_letters_are_dropped_after_their_retention(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = make_queue(dead_retention=60.0)
+    await queue.enqueue(["old", "new"])
+    old, new = await queue.lease(2)
+    await old.bury("no")
+    clock.advance(30.0)
+    await new.bury("no")
+    clock.advance(30.0)
+    await queue.sweep()
+    assert [letter.item for letter in await letters(queue)] == ["new"]
+    clock.advance(30.0)
+    await queue.sweep()
+    assert await letters(queue) == []
+
+
+# --- a store that comes back empty, and a run that is forgotten --------------------------------
+
+
+async def wipe(store: KeyValueStore, redis_server: RedisServer) -> None:
+    if isinstance(store, TransactionalStore):
+        await erase(store)
+    else:
+        redis_server.flush()
+
+
+async def test_an_empty_store_is_lost_never_drained(
+    make_queue: MakeQueue, open_store: OpenStore, redis_server: RedisServer
+) -> None:
+    store = open_store()
+    queue = make_queue(store=store)
+    await queue.enqueue(range(5))
+    (lease,) = await queue.lease()
+    stream = queue.leases(until="drained")
+    await anext(stream)
+    await wipe(store, redis_server)
+    verbs: list[Callable[[], Any]] = [
+        lambda: anext(stream),
+        queue.lease,
+        lambda: queue.lease(wait=HOUR),
+        lambda: queue.enqueue(["x"]),
+        queue.dequeue,
+        queue.size,
+        queue.stats,
+        queue.peek,
+        lease.complete,
+        queue.sweep,
+        queue.requeue,
+        lambda: queue.checkpoint("at"),
+    ]
+    for verb in verbs:
+        with pytest.raises(StoreLost):
+            await asyncio.wait_for(verb(), 5.0)
+
+
+# Who waits on Redis looks again after ten seconds that no clock of ours can shorten.
+@pytest.mark.parametrize(
+    "store_kind",
+    ["memory", "sqlite", pytest.param("redis", marks=pytest.mark.slow)],
+    indirect=True,
+)
+async def test_who_waits_is_told_that_the_store_is_lost(
+    make_queue: MakeQueue, open_store: OpenStore, redis_server: RedisServer, clock: ManualClock
+) -> None:
+    store, told = open_store(), list[Event]()
+    queue = make_queue(store=store, subscriber=told.append)
+    await queue.enqueue(["held"])
+    held = await queue.lease()
+    async with background(_outcome(queue.lease(wait=HOUR))) as waiting:
+        await spin(100)
+        await wipe(store, redis_server)
+
+        async def told_of_it() -> bool:
+            return waiting.done() and any(isinstance(event, HeartbeatMissed) for event in told)
+
+        await as_time_passes(clock, told_of_it, step=1.0, within=30.0)
+        assert waiting.result() == "StoreLost"
+    assert len(held) == 1
+
+
+async def _outcome(work: Coroutine[Any, Any, Any]) -> str:
+    try:
+        return f"{await work}"
+    except Exception as error:  # noqa: BLE001 - its name is looked at
+        return type(error).__name__
+
+
+async def test_a_store_that_was_lost_may_begin_anew_if_somebody_says_so(
+    make_queue: MakeQueue, open_store: OpenStore, redis_server: RedisServer
+) -> None:
+    store = open_store()
+    queue = make_queue(store=store)
+    await queue.enqueue(["x"])
+    await wipe(store, redis_server)
+    fresh = make_queue()
+    await fresh.enqueue(["new"])
+    assert await fresh.dequeue(9) == ["new"]
+
+
+async def test_forget_drops_everything_and_the_run_may_begin_anew(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = make_queue(max_attempts=9)
+    await queue.enqueue([Entry(n, key=str(n)) for n in range(5)], checkpoint={"at": 1})
+    await queue.enqueue(["later"], delay=5.0)
+    await queue.shut("a", HOUR)
+    first, second = await queue.lease(2)
+    await first.complete(result="done")
+    await second.bury("no")
+    await queue.forget()
+    fresh = make_queue(max_attempts=3)
+    assert await fresh.stats() == QueueStats()
+    assert await fresh.checkpoint("at") is None
+    assert await fresh.results() == []
+    assert await fresh.enqueue([Entry(1, key="1")], lane="a") == 1
+    assert await fresh.dequeue() == [1]
+
+
+async def test_who_settles_after_a_forget_has_lost_the_lease(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(range(4))
+    leases, theirs = await queue.lease(2), await other.lease(2)
+    await other.forget()
+    for lease in (*leases, *theirs):
+        with pytest.raises(LeaseLost):
+            await lease.complete(enqueue=["ghost"])
+    fresh = make_queue()
+    await fresh.enqueue(["anew"])
+    assert await fresh.dequeue(9) == ["anew"]
+    assert (await accounted(fresh)).completed == 1
+
+
+async def test_a_live_queue_goes_on_in_the_run_that_followed(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["old"])
+    await other.forget()
+    await other.enqueue(["new"])
+    assert await queue.dequeue(9) == ["new"]
+    await queue.enqueue(["newer"])
+    assert await other.dequeue(9) == ["newer"]
+
+
+async def test_a_forget_that_died_half_way_is_finished_by_the_next(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    store = make_faulty(open_store())
+    queue = make_queue(store=store, op_timeout=0.2)
+    await queue.enqueue(range(3_500))
+    for call in range(2, 500):
+        store.faults.plan(Fault.BEFORE, store.verb, call)
+    with pytest.raises(StoreError):
+        await queue.forget()
+    fresh = make_queue()
+    await fresh.forget()
+    assert await fresh.stats() == QueueStats()
+    await fresh.enqueue(["anew"])
+    assert await fresh.dequeue(9) == ["anew"]
+
+
+async def test_forgetting_one_run_leaves_the_others(make_queue: MakeQueue) -> None:
+    queue, other = make_queue("fetch:a"), make_queue("fetch:ab")
+    for one in (queue, other):
+        await one.enqueue([Entry(1, key="k"), 2], checkpoint={"at": 1})
+    await queue.forget()
+    assert await other.size() == 2
+    assert await other.checkpoint("at") == 1
+    assert (await other.enqueue([Entry(1, key="k")])) == 0
+
+
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_nothing_is_left_of_a_run_that_is_over(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    """No debris: counters, one line per seen key, and nothing per request that is gone."""
+    store = open_store()
+    assert isinstance(store, TransactionalStore)
+    queue = make_queue(store=store)
+    for round_ in range(3):
+        await queue.enqueue([Entry(n, lane=f"{round_}/{n}") for n in range(50)])
+        for lease in await queue.lease(50):
+            await lease.complete()
+        await queue.close()
+    assert len(await everything(store)) <= 3
+    await queue.forget()
+    await queue.close()
+    assert len(await everything(store)) <= 1
