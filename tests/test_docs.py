@@ -165,6 +165,30 @@ def test_the_tests_that_show_the_promises_exist() -> None:
     assert named <= defined
 
 
+REQUIRED = {
+    "S0": ((1, 12), (26, 47), (59, 66), (72, 72)),
+    "S2": ((1, 24), (32, 35), (39, 51)),
+    "S4": ((4, 5), (10, 12), (14, 15), (22, 30), (41, 44), (68, 68)),
+}
+
+
+def test_every_requirement_is_listed_and_shown() -> None:
+    page = (ROOT / "docs" / "requirements.md").read_text()
+    rows = re.findall(r"^\| (S\d-\d\d) \| (\S.*) \| (.*) \|$", page, re.MULTILINE)
+    assert [name for name, _, _ in rows] == [
+        f"{source}-{number:02}"
+        for source, spans in REQUIRED.items()
+        for first, last in spans
+        for number in range(first, last + 1)
+    ]
+    for name, said, shown in rows:
+        tests = re.findall(r"`([\w/]+\.py)::(test_\w+)`", shown)
+        assert tests or re.search(r"Replaced: |[Ww]aits for ", said), f"nothing shows {name}"
+        assert len(tests) == shown.count("`") / 2, f"{name} names what is no test: {shown}"
+        for file, test in tests:
+            assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{name}: no {test}"
+
+
 def test_exit_codes_are_told_alike() -> None:
     from data_fetcher_core.cli.exit_codes import EXPLAINED, ExitCode  # noqa: PLC0415
 
