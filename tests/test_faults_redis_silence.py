@@ -16,6 +16,7 @@ from data_fetcher_core.events import Event, HeartbeatMissed
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.lease import LeaseState
 from data_fetcher_core.testing import ManualClock
+from tests.conftest import StartRedis
 from tests.fault_support import VERBS, Act, Ledger, bounded, open_run
 from tests.harness import accounted, beat_twice, letters, places, settled, silence
 from tests.redis_proxy import Exchange, RedisProxy
@@ -293,3 +294,31 @@ async def test_after_the_silence_only_what_is_still_ours_is_handed_out(
             await ledger.complete(lease)
         await ledger.balance(other)
     assert len(ledger.completed) == 4
+
+
+async def test_a_server_that_stood_still_goes_on_as_if_nothing_had_been(
+    start_redis: StartRedis,
+) -> None:
+    """What was given up lies in its sockets, and is done when it wakes: late, and once."""
+    server, ledger = start_redis(), Ledger()
+    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+        await ledger.enqueue(queue, [f"{n}" for n in range(6)])
+        held = await queue.lease(3)
+        server.freeze()
+        try:
+            calls: list[Awaitable[Any]] = [
+                ledger.enqueue(queue, ["new"]),
+                ledger.complete(held[0], ["child"]),
+                queue.lease(),
+            ]
+            seconds = await asyncio.gather(*map(_seconds, calls))
+        finally:
+            server.thaw()
+        assert max(seconds) <= IN_TIME
+        await ledger.enqueue(queue, ["afterwards"])
+        await beat_twice(queue)
+        with suppress(LeaseLost):
+            await held[0].give_back()
+        for lease in held[1:]:
+            await ledger.complete(lease)
+        await ledger.balance(queue)

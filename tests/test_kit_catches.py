@@ -147,6 +147,7 @@ async def test_check_queue_finds_a_truthiness_test_on_payloads() -> None:
 
 
 # One namespace is all a machine has, so it cannot see two of them bleed.
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [e for e in BROKEN_ENGINES if e is not NamespaceBleed])
 def test_the_machine_finds(engine: type[TransactionalEngine]) -> None:
     with pytest.raises(AssertionError):

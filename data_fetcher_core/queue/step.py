@@ -139,7 +139,8 @@ class Step:
         lane.turn, lane.parked = self.state.next_number(), parked
         self.put(self.keys.turn(lane.turn, parked), lane.name)
         self.state.lanes += 1
-        self.woke = self.woke or not parked
+        # Who waits must look again: something may be leased, or may be once this gate opens.
+        self.woke = self.woke or not parked or lane.gate > self.now
 
     def to_the_back(self, lane: LaneState) -> None:
         """After serving it: out of the ring, and in again behind the others if it may be."""

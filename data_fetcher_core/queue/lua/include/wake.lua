@@ -44,6 +44,12 @@ end
 -- Who took something passes the signal on. Who took nothing does not: it would wake itself.
 local function wake_for_work(took)
   local names = stirred()
+  for _, lane in ipairs(all_known) do
+    -- Something waits behind a gate, and who sleeps does not know when it opens.
+    if lane.parking and lane.parking ~= lane.was_parking and lane.gate > now then
+      table.insert(sooner, lane.name)
+    end
+  end
   for _, name in ipairs(sooner) do table.insert(names, name) end
   wake_watchers(names)
   if #sooner > 0 or is_over() then
