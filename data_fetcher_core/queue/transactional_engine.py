@@ -15,7 +15,7 @@ import orjson
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.errors import StoreFull, StoreLost, StoreUnavailable
+from data_fetcher_core.errors import StoreError, StoreFull, StoreLost
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.transactional import TransactionalStore, family_end
 from data_fetcher_core.queue import leasing, settling, tending, waking
@@ -336,7 +336,7 @@ class TransactionalEngine:
             if stored is not None and stored[:NUMBER] == number:
                 return again(step, stored[NUMBER:])
             if stored is not None and stored[:NUMBER] > number:
-                raise StoreUnavailable("an operation that was given up came too late")
+                raise StoreError("an operation that was given up came too late")
             packed, outcome = run(step)
             step.put(where, number + packed)
             return outcome
