@@ -54,7 +54,7 @@ def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
         for module in modules:
             head, *rest = module.split(".")
             if head == "data_fetcher_core" and rest:
-                yield rest[0], node.lineno
+                yield rest[0], int(getattr(node, "lineno", 0))
 
 
 def inner_files() -> list[Path]:

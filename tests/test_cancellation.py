@@ -25,6 +25,7 @@ from tests.harness import (
     background,
     beat_twice,
     cancelled_after,
+    client_of,
     eventually,
     foreign_tasks,
     places,
@@ -307,6 +308,34 @@ async def test_a_cancelled_lease_spends_nothing_and_keeps_the_order(
 
 async def _take(queue: KVStoreQueue, taken: list[Lease]) -> None:
     taken += await queue.lease(3)
+
+
+async def test_cancelled_while_its_batch_is_on_its_way_it_is_undone_without_a_heartbeat(
+    queue: KVStoreQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.enqueue(range(5))
+    assert len(await queue.lease()) == 1
+    granted, answer = asyncio.Event(), asyncio.Event()
+    engine = (await client_of(queue)).engine
+    grant = engine.lease
+
+    async def slowly(*args: Any, **rest: Any) -> Any:
+        grants = await grant(*args, **rest)
+        granted.set()
+        await answer.wait()
+        return grants
+
+    monkeypatch.setattr(engine, "lease", slowly)
+    stays = asyncio.ensure_future(queue.lease(1))
+    goes = asyncio.ensure_future(queue.lease(2))
+    await granted.wait()
+    goes.cancel()
+    await asyncio.wait([goes])
+    answer.set()
+    (kept,) = await stays
+    await settled(queue)
+    assert kept.item == 1
+    assert await queue.peek(9) == [2, 3, 4]
 
 
 async def test_dequeue_is_at_most_once(make_queue: MakeQueue, steps: Steps) -> None:

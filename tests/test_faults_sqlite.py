@@ -325,7 +325,11 @@ async def _perform(path: Path, verb: str, when: str = "", nth: int = 0) -> tuple
         return await act.last_view(), commits
 
 
-@pytest.mark.parametrize("verb", VERBS)
+COMMON = ("enqueue", "lease", "complete with all", "release", "reap", "cancel", "clear", "close")
+OTHERS = [pytest.param(verb, marks=pytest.mark.slow) for verb in VERBS if verb not in COMMON]
+
+
+@pytest.mark.parametrize("verb", [*COMMON, *OTHERS])
 async def test_a_commit_that_fails_is_not_noticed(path: Path, verb: str) -> None:
     expected, commits = await _perform(path, verb)
     for when, nth in itertools.product(("before", "after"), range(1, commits + 1)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -62,13 +62,13 @@ def test_a_duration_that_cannot_be(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", ["max_attempts", "max_deaths", "expected_keys"])
 def test_some_counts_cannot_be_zero(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} must be a whole number from 1"):
-        QueueOptions(**{name: 0})
+        QueueOptions(**cast("Any", {name: 0}))
 
 
 @pytest.mark.parametrize("name", ["lease_ttl", "op_timeout"])
 def test_some_durations_cannot_be_zero(name: str) -> None:
     with pytest.raises(ConfigurationError, match="above 0"):
-        QueueOptions(**{name: 0.0})
+        QueueOptions(**cast("Any", {name: 0.0}))
 
 
 @pytest.mark.parametrize("on_full", ["", "drop", None, True])

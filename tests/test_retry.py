@@ -95,7 +95,7 @@ def test_exponential_stays_within_its_bounds(
     ],
     ids=str,
 )
-def test_an_exponential_that_cannot_be(bad: dict[str, float]) -> None:
+def test_an_exponential_that_cannot_be(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         Exponential(**bad)
 
