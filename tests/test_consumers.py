@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -17,11 +18,14 @@ from data_fetcher_core import Entry
 from data_fetcher_core.core import DeathReason
 from data_fetcher_core.errors import LeaseLost
 from data_fetcher_core.events import (
+    Buried,
     ConsumerReaped,
     Event,
     HeartbeatMissed,
     LeasesLost,
     LeasesReturned,
+    Retried,
+    log_event,
 )
 from data_fetcher_core.queue import KVStoreQueue, consumers
 from data_fetcher_core.queue.consumers import (
@@ -574,6 +578,28 @@ async def test_close_gives_back_and_spends_nothing(make_queue: MakeQueue) -> Non
     assert {(lease.attempts, lease.deaths) for lease in again} == {(0, 0)}
 
 
+# --- what is told ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        (Retried("ns", "id", 1, 5.0, "no"), logging.INFO),
+        (LeasesReturned("ns", 1), logging.INFO),
+        (Buried("ns", "id", "failed", "no"), logging.WARNING),
+        (LeasesLost("ns", ("id",)), logging.WARNING),
+        (ConsumerReaped("ns", "name", 1), logging.WARNING),
+        (HeartbeatMissed("ns", "away"), logging.WARNING),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_events_are_logged(event: Event, level: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "data_fetcher_core.queue"):
+        log_event(event)
+    ((_, told_level, text),) = caplog.record_tuples
+    assert (told_level, text) == (level, str(event))
+
+
 # --- poison ------------------------------------------------------------------------------------
 
 
@@ -608,6 +634,35 @@ async def test_the_killer_is_buried_and_its_neighbours_are_not(
     assert {letter.item for letter in dead} == killers
     assert {(letter.reason, letter.deaths) for letter in dead} == {(DeathReason.POISONED, 3)}
     assert (await accounted(queue)).completed == 10 - len(killers)
+
+
+@pytest.mark.parametrize("prefetch", [1, 5, 64])
+async def test_a_killer_takes_the_whole_buffer_with_it_and_is_found_out(
+    make_queue: MakeQueue, clock: ManualClock, prefetch: int
+) -> None:
+    """It kills when it is started; what was prefetched beside it dies too, and is innocent."""
+    await make_queue(max_deaths=3).enqueue([str(n) for n in range(20)])
+    for _ in range(50):
+        queue = make_queue()
+        await silence(queue, clock)
+        if await _worked_through(queue, prefetch, killers={"4", "11"}):
+            break
+        await crash(queue)
+    dead = await letters(queue)
+    assert {(letter.item, letter.reason) for letter in dead} == {
+        ("4", DeathReason.POISONED),
+        ("11", DeathReason.POISONED),
+    }
+    assert (await accounted(queue)).completed == 18
+
+
+async def _worked_through(queue: KVStoreQueue, prefetch: int, killers: set[str]) -> bool:
+    """Read until all is drained, or until something kills the process."""
+    async for lease in queue.leases(prefetch=prefetch, until="drained"):
+        if lease.item in killers:
+            return False
+        await lease.complete()
+    return True
 
 
 async def test_a_suspect_is_leased_alone(make_queue: MakeQueue, clock: ManualClock) -> None:

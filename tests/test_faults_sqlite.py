@@ -298,14 +298,8 @@ class FailingDisk:
                     raise IO_ERROR
                 return cursor
 
-        return sqlite3.connect(
-            uri,
-            uri=True,
-            timeout=0,
-            isolation_level=None,
-            check_same_thread=False,
-            factory=Failing,
-        )
+        plain: dict[str, Any] = {"uri": True, "timeout": 0, "check_same_thread": False}
+        return sqlite3.connect(uri, isolation_level=None, factory=Failing, **plain)
 
 
 async def _perform(path: Path, verb: str, when: str = "", nth: int = 0) -> tuple[Any, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from data_fetcher_core import Entry, Lease
+from data_fetcher_core.clock import SYSTEM_CLOCK
 from data_fetcher_core.errors import ValidationError
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.stream import LeaseStream
@@ -343,6 +345,23 @@ async def test_a_paced_lane_is_started_no_sooner_than_its_interval(
         gaps = [after - before for before, after in itertools.pairwise(instants)]
         assert min(gaps) >= 2.0, (lane, instants)
         assert max(gaps) <= 4.0, (lane, instants)
+
+
+async def test_a_paced_lane_by_the_real_clock(make_queue: MakeQueue) -> None:
+    """As above where waiting takes the store's own time; two streams share the lane."""
+    queues = [make_queue(clock=SYSTEM_CLOCK, lane_interval=0.1) for _ in range(2)]
+    await queues[0].enqueue(range(6), lane="a")
+    started: list[float] = []
+
+    async def read(queue: KVStoreQueue) -> None:
+        async for lease in queue.leases(prefetch=5, until="drained"):
+            started.append(time.monotonic())
+            await lease.complete()
+
+    await asyncio.gather(*map(read, queues))
+    assert len(started) == 6
+    # The store spaces what it hands out; how long a reply is on its way may differ a little.
+    assert started[-1] - started[0] >= 0.45
 
 
 async def test_a_paced_lane_holds_up_no_other(make_queue: MakeQueue, clock: ManualClock) -> None:

@@ -242,7 +242,7 @@ async def test_who_waits_is_told_that_the_store_is_lost(
     queue = make_queue(store=store, subscriber=told.append)
     await queue.enqueue(["held"])
     held = await queue.lease()
-    async with background(_outcome(queue.lease(wait=HOUR))) as waiting:
+    async with background(_outcome(queue.lease(wait=float("inf")))) as waiting:
         await spin(100)
         await wipe(store, redis_server)
 
