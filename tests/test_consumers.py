@@ -16,7 +16,7 @@ import pytest
 
 from data_fetcher_core import Entry
 from data_fetcher_core.core import DeathReason
-from data_fetcher_core.errors import LeaseLost
+from data_fetcher_core.errors import LeaseLost, StoreUnavailable
 from data_fetcher_core.events import (
     Buried,
     ConsumerReaped,
@@ -576,6 +576,28 @@ async def test_close_gives_back_and_spends_nothing(make_queue: MakeQueue) -> Non
             await lease.complete()
     again = await other.lease(9)
     assert {(lease.attempts, lease.deaths) for lease in again} == {(0, 0)}
+
+
+async def test_a_close_that_failed_can_be_finished(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    store = make_faulty(open_store())
+    queue = make_queue(store=store)
+    await queue.enqueue(range(3))
+    leases = await queue.lease(2)
+    client, patient = await client_of(queue), queue._options
+    await impatient(queue)
+    for call in range(1, 200):
+        store.faults.plan(Fault.BEFORE, store.verb, call)
+    with pytest.raises(StoreUnavailable):
+        await queue.close()
+    store.faults.heal()
+    client.options = queue._options = patient
+    await queue.close()
+    assert await places(make_queue()) == {"ready": 3}
+    for lease in leases:
+        with pytest.raises(LeaseLost):
+            await lease.complete()
 
 
 # --- what is told ------------------------------------------------------------------------------

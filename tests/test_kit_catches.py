@@ -227,7 +227,7 @@ class NeverForgets(MemoryStore):
 
 class ForgetsOnClose(MemoryStore):
     async def close(self) -> None:
-        self._data = None
+        self._data.clear()
 
 
 @pytest.mark.parametrize("store", [KeepsHalf, TruthyStore, LimitsBeforeOrdering, PastesPrefixes])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
 
 from sortedcontainers import SortedDict
 
+from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 
@@ -15,25 +17,31 @@ T = TypeVar("T")
 
 
 class MemoryStore(TransactionalStore):
-    """An ordered dictionary. ``transact`` runs at once, without a suspension in the middle."""
+    """An ordered dictionary. ``transact`` runs at once, without a suspension in the middle.
 
-    _data: SortedDict[bytes, bytes] | None = None
+    A lock keeps the steps of several threads apart, each with an event loop of its own; it is
+    held for no longer than a step takes.
+    """
+
+    def __init__(self, *, default_ttl: float | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(default_ttl=default_ttl, clock=clock)
+        self._data: SortedDict[bytes, bytes] = SortedDict()
+        self._lock = threading.Lock()
 
     async def transact(self, fn: Callable[[Transaction], T], *, urgent: bool = False) -> T:
-        if self._data is None:
-            self._data = SortedDict()
-        tx = _MemoryTransaction(self._data)
-        try:
-            return fn(tx)
-        except BaseException:
-            tx.undo()
-            raise
+        with self._lock:
+            tx = _MemoryTransaction(self._data)
+            try:
+                return fn(tx)
+            except BaseException:
+                tx.undo()
+                raise
 
     async def close(self) -> None:
         """Nothing to let go of: what is stored stays until the store itself is dropped."""
 
     def __repr__(self) -> str:
-        return f"MemoryStore({0 if self._data is None else len(self._data)} keys)"
+        return f"MemoryStore({len(self._data)} keys)"
 
 
 class _MemoryTransaction:

@@ -7,6 +7,8 @@ change counter is looked at while somebody waits, and never otherwise.
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -27,16 +29,20 @@ class Wakeups:
         self._count = 0
         self._foreign: int | None = None
         self._waiters: set[asyncio.Future[None]] = set()
+        # Threads with loops of their own may share a store object.
+        self._lock = threading.Lock()
 
     def mark(self) -> int:
         return self._count
 
     def notify(self) -> None:
-        self._count += 1
-        for waiter in self._waiters:
-            if not waiter.done():
+        with self._lock:
+            self._count += 1
+            waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            # The loop of another thread may have ended meanwhile, and its waiter with it.
+            with suppress(RuntimeError):
                 waiter.get_loop().call_soon_threadsafe(_finish, waiter)
-        self._waiters.clear()
 
     async def wait(self, mark: int, timeout: float, clock: Clock) -> None:
         """Return once the count has moved on from ``mark``, or after ``timeout``."""
@@ -45,10 +51,11 @@ class Wakeups:
         )
 
     async def _local(self, mark: int) -> None:
-        if self._count != mark:
-            return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        with self._lock:
+            if self._count != mark:
+                return
+            self._waiters.add(waiter)
         try:
             await waiter
         finally:

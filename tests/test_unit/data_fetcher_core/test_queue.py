@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -443,6 +445,75 @@ async def test_one_key_twice_in_one_batch_with_ids_of_their_own(queue: KVStoreQu
     enqueued = await queue.enqueue([Entry(1, key="k", id="a"), Entry(2, key="k", id="b")])
     assert (enqueued, enqueued.ids) == (1, ("a", "a"))
     assert (await queue.enqueue([Entry(3, key="k")])).ids == ("a",)
+
+
+# --- threads, each with a loop of its own ------------------------------------------------------
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads take turns so often that two of them meet in every step."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def in_threads(work: Callable[[int], Coroutine[Any, Any, None]], count: int = 4) -> None:
+    with ThreadPoolExecutor(count) as threads:
+        for _ in threads.map(lambda number: asyncio.run(work(number)), range(count)):
+            pass
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("shared", [False, True], ids=["a queue each", "one queue"])
+def test_threads_share_a_store(store_maker: OpenStore, shared: bool) -> None:
+    store = store_maker()
+    one = KVStoreQueue(store, "fetch:threads")
+    taken: list[list[int]] = []
+
+    async def work(number: int) -> None:
+        queue = one if shared else KVStoreQueue(store, "fetch:threads")
+        for turn in range(30):
+            await queue.enqueue([[number, turn]])
+            taken.extend(await queue.dequeue())
+            assert (await queue.snapshot())["depth"] >= 0
+        await queue.close()
+        await store.close()
+
+    async def finish() -> None:
+        taken.extend(await one.dequeue(1_000))
+        assert (await accounted(one)).completed == 120
+        await one.close()
+        await store.close()
+
+    in_threads(work)
+    asyncio.run(finish())
+    assert sorted(taken) == [[number, turn] for number in range(4) for turn in range(30)]
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_threads_wake_each_other(store_maker: OpenStore) -> None:
+    store = store_maker()
+    ring = 40
+
+    async def pass_on(number: int) -> None:
+        """Wait for what the one before passes on, and pass it to the next."""
+        queue = KVStoreQueue(store, "fetch:threads")
+        for _ in range(ring):
+            (lease,) = await asyncio.wait_for(queue.lease(wait=60.0, lanes=[str(number)]), 30.0)
+            await lease.complete(enqueue=[Entry("baton", lane=str((number + 1) % 3))])
+        await queue.close()
+        await store.close()
+
+    async def begin() -> None:
+        queue = KVStoreQueue(store, "fetch:threads")
+        await queue.enqueue(["baton"], lane="0")
+        await queue.close()
+        await store.close()
+
+    asyncio.run(begin())
+    in_threads(pass_on, 3)
 
 
 # --- the nouns ---------------------------------------------------------------------------------
