@@ -20,7 +20,7 @@ from tests.servers import RedisServer
 
 # How many examples: on every change, and on demand.
 MANY = {"memory": 100, "sqlite": 15, "redis": 15, "all three": 15}
-MORE = {"memory": 3_000, "sqlite": 300, "redis": 400, "all three": 400}
+MORE = {"memory": 400, "sqlite": 60, "redis": 80, "all three": 40}
 _numbers = itertools.count()
 
 
