@@ -107,7 +107,7 @@ async def test_a_verb_whose_message_is_lost_happens_once(
     make_queue: MakeQueue, open_store: OpenStore, fault: Fault
 ) -> None:
     store = make_faulty(open_store())
-    queue = make_queue(store=store, op_timeout=0.45 if fault is Fault.HANG else 5.0)
+    queue = make_queue(store=store, op_timeout=1.5 if fault is Fault.HANG else 5.0)
     await queue.enqueue([Entry(n, id=f"id{n}", key=str(n)) for n in range(9)])
     (await queue._open())._greeted = True
 
