@@ -22,7 +22,10 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Buried:
-    """A request became a dead letter in this process."""
+    """A request became a dead letter in this process.
+
+    What the store buries by itself, expired or poisoned, is in the stats and the dead letters.
+    """
 
     namespace: str
     request_id: str

@@ -14,7 +14,7 @@ from data_fetcher_core import Entry, RequestMeta
 from data_fetcher_core.errors import DataFetcherError, ValidationError
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
-from data_fetcher_core.queue import KVStoreQueue, RequestMetaSerializer
+from data_fetcher_core.queue import JSONSerializer, KVStoreQueue, RequestMetaSerializer
 from data_fetcher_core.testing import ManualClock
 from data_fetcher_core.testing.texts import AWKWARD_TEXTS
 from tests.conftest import MakeQueue, OpenStore
@@ -204,6 +204,20 @@ async def test_a_name_that_cannot_be_stored(queue: KVStoreQueue, what: str, text
 async def test_a_name_of_nothing(queue: KVStoreQueue, what: str) -> None:
     with pytest.raises(ValidationError, match="it must have 1 to"):
         await NAMES[what](queue, "")
+
+
+@pytest.mark.parametrize("what", ["cancel", "requeue"])
+@pytest.mark.parametrize("ids", ["abc", b"abc", ""])
+async def test_one_text_is_no_list_of_ids(queue: KVStoreQueue, what: str, ids: Any) -> None:
+    with pytest.raises(ValidationError, match="as a list"):
+        await getattr(queue, what)(ids)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_json_cannot_hold_are_written_as_text(number: float) -> None:
+    written = JSONSerializer().dumps({"a": [number, (number, None)], "null": 1.5})
+    spelled = str(number)
+    assert JSONSerializer().loads(written) == {"a": [spelled, [spelled, None]], "null": 1.5}
 
 
 @pytest.mark.parametrize("longest", [("id", 255), ("lane", 1_024), ("key", 65_535)], ids=str)

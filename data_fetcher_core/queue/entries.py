@@ -135,6 +135,8 @@ def read_namespace(namespace: str) -> bytes:
 
 
 def read_ids(ids: Iterable[str]) -> list[bytes]:
+    if isinstance(ids, str | bytes):
+        raise ValidationError(f"ids are given as a list: [{shown(ids)}], not {shown(ids)}")
     return [_text(identity, "id", 1, _LONGEST_ID) for identity in ids]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -46,6 +48,20 @@ class RequestMetaSerializer:
 def _dumps(obj: Any) -> str:
     options = orjson.OPT_NON_STR_KEYS
     try:
-        return orjson.dumps(obj, default=str, option=options).decode()
+        written = orjson.dumps(obj, default=str, option=options)
+        if b"null" in written:  # orjson writes NaN and the infinities so
+            written = orjson.dumps(_spell_out(obj), default=str, option=options)
+        return written.decode()
     except (TypeError, orjson.JSONEncodeError) as error:
         raise ValidationError(f"{type(obj).__name__} cannot be written as JSON: {error}") from None
+
+
+def _spell_out(obj: Any) -> Any:
+    """The same, with the numbers that JSON cannot hold as their ``str``."""
+    if isinstance(obj, float) and not math.isfinite(obj):
+        return str(obj)
+    if isinstance(obj, Mapping):
+        return {key: _spell_out(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [_spell_out(value) for value in obj]
+    return obj
