@@ -3,16 +3,19 @@
 A :class:`RequestMeta` is the unit of work. An :class:`Entry` says how one enters the queue: in
 which lane, under which key, how urgent, how late. What fails for good becomes a
 :class:`DeadLetter` with its :class:`Failure` history. Everything else is a verb of the queue.
+
+A run is a :class:`FetchPlan`: a :class:`FetcherRecipe` says what to ask for (its locators) and
+how to get it (its loader). What a loader got is a :class:`Page`; its bytes are in a storage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum, StrEnum
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from yarl import URL
 
@@ -226,3 +229,131 @@ class QueueStats:
         here = self.ready + self.delayed + self.leased + self.dead
         gone = self.completed + self.cancelled + self.cleared + self.purged
         return self.enqueued - here - gone
+
+
+class Locator(Protocol):
+    """Knows what to ask for. It may have three more methods, looked up on its class.
+
+    ``async handle_url_processed(request, result, ctx)`` is told what a request gave and may
+    return more requests: they enter the queue in the step that completes it.
+    ``checkpoint()`` answers what JSON can hold, and ``restore(state)`` goes on from there; a
+    locator without them starts over when the run is resumed.
+    """
+
+    async def get_next_urls(self, ctx: FetchRunContext) -> Sequence[RequestMeta | Entry]:
+        """The next requests; none means that there will be no more."""
+
+
+class Loader(Protocol):
+    """Gets one request's answer. It may have ``async close()``, awaited when the run ends."""
+
+    async def load(
+        self, request: RequestMeta, storage: Any, ctx: FetchRunContext, recipe: FetcherRecipe
+    ) -> Any:
+        """What there was, usually a list with a :class:`Page`; or raises ``FetchError``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherRecipe:
+    """What to fetch, and how."""
+
+    recipe_id: str
+    bundle_locators: Sequence[Locator]
+    bundle_loader: Loader
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRunContext:
+    """Which run this is. ``app_config`` has the ``kv_store`` and the ``storage``."""
+
+    run_id: str
+    app_config: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPlan:
+    """A recipe, the run it belongs to, and how hard to work on it."""
+
+    recipe: FetcherRecipe
+    context: FetchRunContext
+    concurrency: int = 1
+    target_queue_size: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Bytes that are in a storage: their SHA-256 in hex, how many, and where."""
+
+    digest: str
+    length: int
+    path: str
+
+
+class Sink(Protocol):
+    """Takes the bytes of one page. Nothing is visible before ``commit``."""
+
+    async def write(self, chunk: bytes) -> None: ...
+
+    async def commit(self) -> Stored: ...
+
+    async def discard(self) -> None:
+        """Drop what was written; after a commit it does nothing."""
+
+
+class Storage(Protocol):
+    """Where fetched bytes land, and the index of them."""
+
+    def receive(self) -> Sink: ...
+
+    async def bind(self, birth: str) -> None:
+        """Belong to the run that was born under this name; refuse if it belongs to another."""
+
+    async def append_index(self, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> int:
+        """Write numbered lines, each once however often it is given.
+
+        Answers the number up to which all are safely written: those need not be given again.
+        """
+
+    async def finish_index(self, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> int:
+        """The same at the end of a run: these are all there will be for now."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer. ``body`` is kept only while the run may want to read it."""
+
+    url: str
+    status: int
+    content_type: str
+    length: int
+    fetched_at: float
+    digest: str | None = None
+    path: str | None = None
+    final_url: str | None = None
+    location: str | None = None
+    charset: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = field(default=None, repr=False)
+
+    @property
+    def text(self) -> str:
+        return (self.body or b"").decode(self.charset or "utf-8", errors="replace")
+
+    def index_entry(self) -> dict[str, Any]:
+        """Its line in the index."""
+        line = {
+            "url": self.url,
+            "status": self.status,
+            "digest": self.digest,
+            "length": self.length,
+            "content_type": self.content_type,
+            "fetched_at": self.fetched_at,
+            "path": self.path,
+        }
+        if self.final_url not in {None, self.url}:
+            line["final_url"] = self.final_url
+        if self.location is not None:
+            line["location"] = self.location
+        return line

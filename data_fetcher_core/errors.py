@@ -15,7 +15,11 @@
         │   ├── StoreCorrupt       answered with what cannot be true
         │   ├── StoreFull          has no room for new requests
         │   └── StoreLost          came back empty, or is gone
+        ├── StorageError           bytes could not be stored
+        │   └── StorageFull        there is no room for them
         └── FetchError             a page could not be had
+            ├── Postponed          not now: its host wants to be asked more slowly
+            └── Skipped            it must not be had, and that is no failure
 """
 
 from __future__ import annotations
@@ -70,6 +74,14 @@ class StoreLost(StoreError):
     """The store came back without the run it held, or its file is gone."""
 
 
+class StorageError(DataFetcherError):
+    """Bytes could not be stored."""
+
+
+class StorageFull(StorageError):
+    """The storage has no room."""
+
+
 class FetchError(DataFetcherError):
     """A page could not be had."""
 
@@ -79,3 +91,21 @@ class FetchError(DataFetcherError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
+
+
+class Postponed(FetchError):
+    """The host wants to be asked no more often than every ``interval`` seconds.
+
+    The fetcher paces the lane of the host and gives the request back; no attempt is spent.
+    """
+
+    def __init__(self, message: str, *, interval: float) -> None:
+        super().__init__(message)
+        self.interval = interval
+
+
+class Skipped(FetchError):
+    """The request is done without having been made: robots.txt forbids it, say."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
