@@ -218,6 +218,7 @@ class QueueStats:
     cancelled: int = 0
     cleared: int = 0
     purged: int = 0
+    keyed: int = 0
 
     @property
     def size(self) -> int:

@@ -35,7 +35,12 @@ FIRST_SEED = int(os.environ.get("DFC_FIRST_SEED", "0"))
 STEPS = 60
 LANES = ["", "a", "b", "lane:{c}"]
 CLIENTS = ["one", "two"]
-ADMISSIONS = {"new": Admission.NEW, "duplicate": Admission.DUPLICATE, "full": Admission.FULL}
+ADMISSIONS = {
+    "new": Admission.NEW,
+    "duplicate": Admission.DUPLICATE,
+    "full": Admission.FULL,
+    "over": Admission.OVER,
+}
 REASONS = {"failed": Reason.FAILED, "expired": Reason.EXPIRED, "poisoned": Reason.POISONED}
 
 

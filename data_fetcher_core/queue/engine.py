@@ -59,6 +59,7 @@ class Admission(IntEnum):
     NEW = 1
     DUPLICATE = 2
     FULL = 3
+    OVER = 4
 
 
 class Admitted(NamedTuple):
@@ -113,12 +114,13 @@ class Settled(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A lease as the store gave it. ``interval`` is that of its lane, 0 without one."""
+    """A lease as the store gave it, with the interval and limit of its lane, 0 without one."""
 
     token: bytes
     lane: bytes
     record: bytes
     interval: int
+    limit: int = 0
 
 
 class Granted(NamedTuple):
@@ -240,6 +242,12 @@ class QueueEngine(Protocol):
 
     async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
         """Saved checkpoints, by name."""
+
+    async def swap(self, name: bytes, expected: bytes | None, value: bytes | None) -> bool:
+        """Save a checkpoint if the one before is as expected; ``None`` stands for none.
+
+        Sent again after it was done, it says so again.
+        """
 
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         """Results of completed requests with their numbers, from behind ``after`` on."""

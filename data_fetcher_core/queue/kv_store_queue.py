@@ -27,6 +27,7 @@ from data_fetcher_core.queue.entries import (
     Defaults,
     check_count,
     check_duration,
+    read_checkpoint,
     read_ids,
     read_item,
     read_lanes,
@@ -185,6 +186,13 @@ class KVStoreQueue:
         names = read_lanes([name])
         (raw,) = await self._ask(lambda: self._engine.checkpoints(names))
         return None if raw is None else decode_value(raw)
+
+    async def swap_checkpoint(self, name: str, expected: Any, value: Any) -> bool:
+        """Save a checkpoint if the one before is as expected; ``None`` stands for none."""
+        (at,) = read_lanes([name])
+        old = None if expected is None else read_checkpoint({name: expected})[at]
+        new = None if value is None else read_checkpoint({name: value})[at]
+        return await self._ask(lambda: self._engine.swap(at, old, new))
 
     async def results(self, after: int = 0, limit: int = STEP) -> list[tuple[int, Any]]:
         """Results of completed requests with their numbers, from 1 on; 1,000 at most."""

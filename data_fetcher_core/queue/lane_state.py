@@ -28,6 +28,7 @@ class QueueState:
     cancelled: int = 0
     cleared: int = 0
     purged: int = 0
+    keyed: int = 0
     # Below: numbers that order things, not counts of requests.
     number: int = 0
     results: int = 0
@@ -80,8 +81,11 @@ class LaneState:
             options.lane_burst if self.burst < 0 else self.burst,
         )
 
+    def limit_among(self, options: LaneDefaults) -> int:
+        return options.lane_concurrency if self.limit < 0 else self.limit
+
     def may_be_served(self, now: int, options: LaneDefaults) -> bool:
-        limit = options.lane_concurrency if self.limit < 0 else self.limit
+        limit = self.limit_among(options)
         return self.gate <= now and (limit == 0 or self.in_flight < limit)
 
     def wanted_alarm(self, now: int) -> int:
@@ -122,6 +126,7 @@ class LaneDefaults:
     """The shared options that moves depend on; durations in microseconds."""
 
     capacity: int = 0
+    max_keyed: int = 0
     max_deaths: int = 5
     ageing_step: int = 60_000_000
     critical_burst: int = 0

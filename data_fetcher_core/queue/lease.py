@@ -39,6 +39,7 @@ class Lease:
         self.state = LeaseState.HELD
         self.token = grant.token
         self.interval = grant.interval / 1e6
+        self.lane_limit = grant.limit
         self.record = record
         self._settler = settler
 

@@ -28,6 +28,11 @@ def split_lease(value: bytes) -> tuple[bytes, bytes]:
     return value[2:end], value[end:]
 
 
+def grant_of(step: Step, token: bytes, lane: LaneState, raw: bytes) -> Grant:
+    interval = lane.pace(step.options).interval
+    return Grant(token, lane.name, raw, interval, lane.limit_among(step.options))
+
+
 def lease(
     step: Step,
     client: bytes,
@@ -153,7 +158,7 @@ class _Taking:
             lane.arrival, gate = next_turn(step.now, lane.arrival, pace)
             lane.gate = max(lane.gate, gate)
         step.to_the_back(lane)
-        self.grants.append(Grant(token, lane.name, raw, pace.interval))
+        self.grants.append(grant_of(step, token, lane, raw))
         self.alone = self._is_suspect(raw)
 
     def _remove(self, lane: LaneState, found: _List, key: bytes) -> None:

@@ -37,6 +37,8 @@ class QueueOptions:
     """How long one operation may take, repeats included, before it raises StoreUnavailable."""
     capacity: int = 0
     """Shared. How many requests may wait; 0 for no bound."""
+    max_keyed: int = 0
+    """Shared. How many requests with a key may ever enter, later ones are left out; 0 for all."""
     on_full: Literal["wait", "raise"] = "wait"
     """Whether enqueue() waits for room or raises QueueFull."""
     fair: bool = True
@@ -93,6 +95,7 @@ SHARED = (
     "max_attempts",
     "max_deaths",
     "capacity",
+    "max_keyed",
     "lane_interval",
     "lane_burst",
     "lane_concurrency",

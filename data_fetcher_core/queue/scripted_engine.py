@@ -251,6 +251,10 @@ class ScriptedEngine:
         pairs = zip(names, found, strict=True)
         return [None if one is None else wire.read_text(one) for _, one in pairs]
 
+    async def swap(self, name: bytes, expected: bytes | None, value: bytes | None) -> bool:
+        args = {"name": name, "expected": expected or b"", "value": value or b""}
+        return bool(await self._run("swap", args))
+
     @reads
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         args = {"after": after, "want": min(max(want, 0), STEP)}

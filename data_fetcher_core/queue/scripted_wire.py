@@ -161,19 +161,22 @@ def _admitted(request: NewRequest, admission: Admission, told: bytes) -> Admitte
 
 def read_granted(reply: Sequence[Any], token_base: bytes) -> Granted:
     wait, suspect, drained, now, paced, *leases = reply
-    intervals: dict[bytes, int] = dict(zip(paced[::2], paced[1::2], strict=True))
+    paces = {
+        lane: (interval, limit)
+        for lane, interval, limit in zip(paced[::3], paced[1::3], paced[2::3], strict=True)
+    }
     grants = [
-        _read_grant(token_at(token_base, index), value, intervals)
+        _read_grant(token_at(token_base, index), value, paces)
         for index, value in enumerate(leases)
         if value is not None
     ]
     return Granted(grants, None if wait < 0 else wait, bool(suspect), bool(drained), now)
 
 
-def _read_grant(token: bytes, value: bytes, intervals: Mapping[bytes, int]) -> Grant:
+def _read_grant(token: bytes, value: bytes, paces: Mapping[bytes, tuple[int, int]]) -> Grant:
     end = 2 + int.from_bytes(value[:2])
     lane = value[2:end]
-    return Grant(token, lane, value[end:], intervals.get(lane, 0))
+    return Grant(token, lane, value[end:], *paces.get(lane, (0, 0)))
 
 
 def read_dead(reply: Sequence[bytes]) -> list[Dead]:

@@ -42,6 +42,7 @@ _SIZE_OF = {"hash": "HLEN", "zset": "ZCARD", "set": "SCARD", "list": "LLEN"}
 # Options of a run that was opened without them.
 _UNSET_OPTIONS = {
     "CAPACITY": 0,
+    "MAX_KEYED": 0,
     "MAX_DEATHS": 5,
     "AGEING_STEP": 60_000_000,
     "CRITICAL_BURST": 0,

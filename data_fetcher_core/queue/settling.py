@@ -52,6 +52,8 @@ def _admit(step: Step, addition: Addition, seen: _Seen, room: int) -> list[Admit
         if known is not None:
             step.state.duplicates += 1
             admitted.append(Admitted(Admission.DUPLICATE, known))
+        elif _is_over(step, request):
+            admitted.append(Admitted(Admission.OVER, request.id))
         elif room <= 0:
             admitted.append(Admitted(Admission.FULL, request.id))
         else:
@@ -64,9 +66,15 @@ def _admit(step: Step, addition: Addition, seen: _Seen, room: int) -> list[Admit
     return admitted
 
 
+def _is_over(step: Step, request: NewRequest) -> bool:
+    most = step.options.max_keyed
+    return bool(request.seen) and 0 < most <= step.state.keyed
+
+
 def _accept(step: Step, request: NewRequest) -> None:
     expires_at = step.now + request.expires_in if request.expires_in else 0
     step.state.enqueued += 1
+    step.state.keyed += bool(request.seen)
     step.make_wait(stamp_new(request.record, step.now, expires_at), request.delay)
 
 

@@ -156,8 +156,7 @@ class TransactionalEngine:
         for token, value in zip(tokens, values, strict=True):
             if value is not None:
                 lane, raw = leasing.split_lease(value)
-                interval = step.lane(lane).pace(step.options).interval
-                grants.append(Grant(token, lane, raw, interval))
+                grants.append(leasing.grant_of(step, token, step.lane(lane), raw))
         return grants
 
     async def settle(self, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -278,6 +277,19 @@ class TransactionalEngine:
     async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
         keys = [self._keys.checkpoint(name) for name in names]
         return await self._step(lambda step: step.tx.get_many(keys))
+
+    async def swap(self, name: bytes, expected: bytes | None, value: bytes | None) -> bool:
+        key = self._keys.checkpoint(name)
+
+        def run(step: Step) -> bool:
+            stored = step.tx.get_many([key])[0]
+            if stored == expected and value is None:
+                step.delete(key)
+            elif stored == expected and value is not None:
+                step.put(key, value)
+            return stored in {expected, value}
+
+        return await self._step(run)
 
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         family = self._keys.results

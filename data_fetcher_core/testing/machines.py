@@ -50,6 +50,7 @@ option_sets = st.fixed_dictionaries(
         "lane_burst": st.sampled_from([0, 1]),
         "lane_concurrency": st.sampled_from([0, 0, 1, 3]),
         "capacity": st.sampled_from([0, 0, 6]),
+        "max_keyed": st.sampled_from([0, 0, 5]),
     }
 )
 

@@ -107,6 +107,8 @@ class Model:
             if request.key is not None and request.key in self.seen:
                 self.totals["duplicates"] += 1
                 outcomes.append(("duplicate", self.seen[request.key]))
+            elif request.key is not None and 0 < self.options.max_keyed <= self.totals["keyed"]:
+                outcomes.append(("over", request.id))
             elif room <= 0:
                 outcomes.append(("full", request.id))
             else:
@@ -119,6 +121,7 @@ class Model:
     def accept(self, request: Request) -> None:
         self.totals["enqueued"] += 1
         if request.key is not None:
+            self.totals["keyed"] += 1
             self.seen[request.key] = request.id
         request.expires_at = self.now + request.expires_in if request.expires_in else 0
         self.wait_or_ready(request, request.delay)

@@ -13,6 +13,7 @@ class ModelOptions:
     """The options that shape what the queue does, in microseconds and plain numbers."""
 
     capacity: int = 0
+    max_keyed: int = 0
     max_deaths: int = 5
     ageing_step: int = 60_000_000
     critical_burst: int = 0

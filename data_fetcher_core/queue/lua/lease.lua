@@ -5,7 +5,7 @@
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
 -- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over, whether the
---   queue is drained, the instant, lanes with their intervals, then the leases in the order of
+--   queue is drained, the instant, lanes with their intervals and limits, then the leases in the order of
 --   their tokens, nil for one that is no longer held
 
 want = tonumber(want)
@@ -17,16 +17,17 @@ end
 
 -- `at` is the instant of the next change, 0 for now, -1 for none.
 local function answer(at, suspect, drained, lanes, values)
-  local intervals, paced = {}, {}
+  local paces_told, paced = {}, {}
   for _, lane in ipairs(lanes) do
-    if lane.interval > 0 and not paced[lane] then
+    if (lane.interval > 0 or lane.limit > 0) and not paced[lane] then
       paced[lane] = true
-      table.insert(intervals, lane.name)
-      table.insert(intervals, lane.interval)
+      table.insert(paces_told, lane.name)
+      table.insert(paces_told, lane.interval)
+      table.insert(paces_told, lane.limit)
     end
   end
   local wait = at < 0 and -1 or math.max(at - now, 0)
-  return {wait, suspect, drained and 1 or 0, now, intervals, unpack(values)}
+  return {wait, suspect, drained and 1 or 0, now, paces_told, unpack(values)}
 end
 
 if answered then

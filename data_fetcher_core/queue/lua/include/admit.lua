@@ -49,8 +49,13 @@ local function fresh(requests)
   return places
 end
 
+local function is_over_the_bound(request)
+  return max_keyed > 0 and request.hash ~= '' and keyed() >= max_keyed
+end
+
 local function accept(request)
   if request.hash ~= '' then
+    count('keyed', 1)
     told[request.hash] = request.told_id
     insert('HSET', bucket_of(request.hash), {field_of(request.hash), request.told_id})
   end
@@ -72,6 +77,8 @@ local function admit(addition, places, outcomes, ids)
       count('duplicates', 1)
       table.insert(outcomes, ADMISSION_DUPLICATE)
       table.insert(ids, told[request.hash])
+    elseif is_over_the_bound(request) then
+      table.insert(outcomes, ADMISSION_OVER)
     elseif places <= 0 then
       table.insert(outcomes, ADMISSION_FULL)
     else

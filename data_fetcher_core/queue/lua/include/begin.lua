@@ -4,7 +4,7 @@
 
 local stored = redis.call('HMGET', state, 'generation', 'number', 'option:capacity',
   'option:max_deaths', 'option:ageing_step', 'option:critical_burst', 'option:lane_interval',
-  'option:lane_burst', 'option:lane_concurrency')
+  'option:lane_burst', 'option:lane_concurrency', 'option:max_keyed')
 if not stored[1] then
   return redis.error_reply(
     'DFC_LOST the store no longer holds this run: it was emptied, or replaced by another')
@@ -37,3 +37,4 @@ local critical_burst = tonumber(stored[6]) or UNSET_CRITICAL_BURST
 local lane_interval = tonumber(stored[7]) or UNSET_LANE_INTERVAL
 local lane_burst = tonumber(stored[8]) or UNSET_LANE_BURST
 local lane_concurrency = tonumber(stored[9]) or UNSET_LANE_CONCURRENCY
+local max_keyed = tonumber(stored[10]) or UNSET_MAX_KEYED

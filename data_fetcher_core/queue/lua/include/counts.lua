@@ -17,6 +17,13 @@ local function size()
   return size_before + (counted.ready or 0) + (counted.delayed or 0)
 end
 
+local keyed_before
+-- How many requests with a key have entered, this step's included.
+local function keyed()
+  keyed_before = keyed_before or tonumber(redis.call('HGET', stats, 'keyed')) or 0
+  return keyed_before + (counted.keyed or 0)
+end
+
 -- Whether nothing waits and nothing is in flight any more.
 local function is_drained()
   local leased_before = tonumber(redis.call('HGET', stats, 'leased')) or 0

@@ -1,0 +1,121 @@
+"""What bounds a run as a whole, and what its processes agree on: the same over every store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from data_fetcher_core import Entry
+from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.queue import KVStoreQueue
+from tests.conftest import MakeQueue
+from tests.harness import accounted, drain, items
+
+
+def keyed(*keys: str) -> list[Entry]:
+    return [Entry(key, key=key) for key in keys]
+
+
+# --- a bound on keys ---------------------------------------------------------------------------
+
+
+async def test_keys_beyond_the_bound_are_left_out(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_keyed=3)
+    assert await queue.enqueue(keyed("a", "b")) == 2
+    assert await queue.enqueue(keyed("b", "c", "d")) == 1
+    assert await drain(queue) == ["a", "b", "c"]
+    stats = await accounted(queue)
+    assert (stats.keyed, stats.enqueued, stats.duplicates) == (3, 3, 1)
+
+
+async def test_children_are_bounded_too_over_all_processes(make_queue: MakeQueue) -> None:
+    one, other = make_queue(max_keyed=4), make_queue()
+    await one.enqueue(keyed("a", "b"))
+    (first,), (second,) = await one.lease(), await other.lease()
+    await asyncio.gather(
+        first.complete(enqueue=keyed("c", "d", "e")), second.complete(enqueue=keyed("f", "g"))
+    )
+    assert len(await drain(one)) == 2
+    assert (await accounted(other)).keyed == 4
+
+
+async def test_requests_without_a_key_are_not_counted(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_keyed=1)
+    assert await queue.enqueue([*keyed("a"), "plain", Entry("other"), *keyed("b")]) == 3
+    assert await drain(queue) == ["a", "plain", "other"]
+
+
+async def test_what_was_left_out_is_not_seen(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_keyed=1)
+    await queue.enqueue(keyed("a", "b"))
+    wider = make_queue(max_keyed=2, update=True)
+    assert await wider.enqueue(keyed("b")) == 1
+    assert items(await wider.lease(5)) == ["a", "b"]
+
+
+async def test_a_step_with_a_checkpoint_leaves_out_and_saves(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_keyed=1)
+    assert await queue.enqueue(keyed("a", "b"), checkpoint={"at": 2}) == 1
+    assert await queue.checkpoint("at") == 2
+
+
+async def test_the_bound_holds_after_a_restart(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_keyed=2)
+    await queue.enqueue(keyed("a"))
+    await queue.close()
+    again = make_queue()
+    assert await again.enqueue(keyed("b", "c")) == 1
+
+
+# --- agreeing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [1, "text", {"a": [1.5, None]}, [], ""], ids=repr)
+async def test_a_checkpoint_is_swapped_if_it_is_as_expected(
+    queue: KVStoreQueue, value: Any
+) -> None:
+    assert await queue.swap_checkpoint("name", None, value)
+    assert await queue.checkpoint("name") == value
+    assert not await queue.swap_checkpoint("name", None, "other")
+    assert not await queue.swap_checkpoint("name", "different", "other")
+    assert await queue.checkpoint("name") == value
+    assert await queue.swap_checkpoint("name", value, {"next": True})
+    assert await queue.swap_checkpoint("name", {"next": True}, None)
+    assert await queue.checkpoint("name") is None
+
+
+async def test_swapping_again_what_was_swapped_says_so_again(queue: KVStoreQueue) -> None:
+    assert await queue.swap_checkpoint("name", None, 1)
+    assert await queue.swap_checkpoint("name", None, 1)
+
+
+async def test_of_many_who_swap_one_wins(make_queue: MakeQueue) -> None:
+    queues = [make_queue() for _ in range(4)]
+    won = await asyncio.gather(
+        *(q.swap_checkpoint("name", None, [n, i]) for n, q in enumerate(queues) for i in range(5))
+    )
+    assert won.count(True) == 1
+
+
+async def test_a_value_that_cannot_be_saved(queue: KVStoreQueue) -> None:
+    with pytest.raises(ValidationError):
+        await queue.swap_checkpoint("name", None, object())
+
+
+# --- what a lease tells of its lane ------------------------------------------------------------
+
+
+async def test_a_lease_tells_the_limit_of_its_lane(make_queue: MakeQueue) -> None:
+    queue = make_queue(lane_concurrency=5)
+    await queue.pace("slow", limit=2)
+    await queue.enqueue([Entry(1, lane="slow"), Entry(2, lane="other")])
+    limits = {lease.lane: lease.lane_limit for lease in await queue.lease(2)}
+    assert limits == {"slow": 2, "other": 5}
+
+
+async def test_a_lane_without_a_limit(queue: KVStoreQueue) -> None:
+    await queue.enqueue([1])
+    (lease,) = await queue.lease()
+    assert lease.lane_limit == 0
