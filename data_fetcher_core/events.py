@@ -66,7 +66,86 @@ class HeartbeatMissed:
     error: str
 
 
-Event = Retried | Buried | LeasesLost | ConsumerReaped | LeasesReturned | HeartbeatMissed
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A request was answered, and is settled with what it gave."""
+
+    namespace: str
+    url: str
+    lane: str
+    status: int | None
+    length: int
+    children: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotFetched:
+    """A request was settled without being made, and that is no failure."""
+
+    namespace: str
+    url: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A locator was asked, and gave so many requests that were new; none means exhausted."""
+
+    namespace: str
+    locator: str
+    given: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneShut:
+    """Nobody asks a host before so many seconds have passed."""
+
+    namespace: str
+    lane: str
+    duration: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRecovered:
+    """A host answers again after it was shut for its failures."""
+
+    namespace: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Something is full. The run waits, and loses nothing."""
+
+    namespace: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """There is room again after a pause."""
+
+    namespace: str
+
+
+Event = (
+    Retried
+    | Buried
+    | LeasesLost
+    | ConsumerReaped
+    | LeasesReturned
+    | HeartbeatMissed
+    | Fetched
+    | NotFetched
+    | Fed
+    | LaneShut
+    | LaneRecovered
+    | Paused
+    | GoesOn
+)
 Subscriber = Callable[[Event], None]
 
 
@@ -83,6 +162,11 @@ def guarded(subscriber: Subscriber) -> Subscriber:
 
 
 def log_event(event: Event) -> None:
-    """The default subscriber: what costs a second delivery is a warning, the rest is told."""
-    quiet = isinstance(event, Retried | LeasesReturned)
-    _log.log(logging.INFO if quiet else logging.WARNING, "%s", event)
+    """The default subscriber: what a person should know of is a warning."""
+    if isinstance(event, Fetched | NotFetched | Fed):
+        level = logging.DEBUG
+    elif isinstance(event, Retried | LeasesReturned | LaneRecovered | GoesOn):
+        level = logging.INFO
+    else:
+        level = logging.WARNING
+    _log.log(level, "%s", event)

@@ -155,7 +155,7 @@ class Pair:
         done, settlement = self.moved(move, client, record, token, with_children)
         if not done:
             return settlement, Outcome.LOST
-        cancelled = marked and move is not Move.COMPLETE
+        cancelled = marked and move not in {Move.COMPLETE, Move.DROP}
         return settlement, Outcome.CANCELLED if cancelled else Outcome.DONE
 
     def moved(
@@ -169,6 +169,8 @@ class Pair:
             addition = Addition([as_new(child) for child in children])
             raw = None if result is None else result.encode()
             return done, Settlement(token, move, addition=addition, result=raw)
+        if move is Move.DROP:
+            return model.drop(client, identity, {}), Settlement(token, move)
         if move is Move.GIVE_BACK:
             return model.give_back(client, identity), Settlement(token, move)
         failed = failed_once(record)

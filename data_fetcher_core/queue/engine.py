@@ -68,12 +68,13 @@ class Admitted(NamedTuple):
 
 
 class Move(IntEnum):
-    """The four ways to settle a lease."""
+    """The ways to settle a lease. What is dropped is gone without having been done."""
 
     COMPLETE = 1
     RELEASE = 2
     BURY = 3
     GIVE_BACK = 4
+    DROP = 5
 
 
 class Reason(IntEnum):
@@ -87,7 +88,7 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What to do with one lease. A release or burial brings the record's new head."""
+    """What to do with one lease. What fails, or goes back with a part done, brings a new head."""
 
     token: bytes
     move: Move

@@ -11,7 +11,7 @@ from data_fetcher_core.core import Enqueued, Failure, Priority
 from data_fetcher_core.errors import LeaseLost, StoreError
 from data_fetcher_core.queue.engine import Grant
 from data_fetcher_core.queue.records import Record, unpack_failures
-from data_fetcher_core.retry import Bury
+from data_fetcher_core.retry import Bury, Decision
 
 if TYPE_CHECKING:
     from data_fetcher_core.queue.settlements import Settler
@@ -88,6 +88,20 @@ class Lease:
         """Done, together with what it produced: all of it happens, or nothing does."""
         return await self._settler.complete(self, enqueue, checkpoint, result)
 
+    async def progress(
+        self, enqueue: Iterable[Any] = (), checkpoint: Mapping[str, Any] | None = None
+    ) -> Enqueued:
+        """A part is done: keep what it produced, and go on with the rest in another lease.
+
+        All in one step. The request is back at the front of its place, with no attempt and no
+        death to its name: it got somewhere.
+        """
+        return await self._settler.progress(self, enqueue, checkpoint)
+
+    async def drop(self, checkpoint: Mapping[str, Any] | None = None) -> None:
+        """Gone without having been done; counted with those that were cancelled."""
+        await self._settler.drop(self, checkpoint)
+
     async def release(
         self,
         delay: float = 0.0,
@@ -105,13 +119,14 @@ class Lease:
         """Back to the front of its place, as if it had never been leased."""
         await self._settler.give_back(self)
 
-    async def fail(self, error: BaseException) -> None:
-        """Let the retry policy decide what becomes of it."""
+    async def fail(self, error: BaseException) -> Decision:
+        """Let the retry policy decide what becomes of it; what it decided."""
         decision = self._settler.decide(self, error)
         if isinstance(decision, Bury):
             await self.bury(decision.detail, error)
         else:
             await self.release(decision.delay, error)
+        return decision
 
     async def __aenter__(self) -> Self:
         return self

@@ -72,6 +72,20 @@ class Settler:
         )
         return enqueued(settled.admitted)
 
+    async def progress(
+        self, lease: Lease, enqueue: Iterable[Any], checkpoint: Mapping[str, Any] | None
+    ) -> Enqueued:
+        addition = Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
+        head = replace(lease.record, attempts=0, deaths=0).head()
+        settled = await self._settle(
+            lease, Settlement(lease.token, Move.GIVE_BACK, head, addition=addition)
+        )
+        return enqueued(settled.admitted)
+
+    async def drop(self, lease: Lease, checkpoint: Mapping[str, Any] | None) -> None:
+        addition = Addition(checkpoint=read_checkpoint(checkpoint))
+        await self._settle(lease, Settlement(lease.token, Move.DROP, addition=addition))
+
     async def release(
         self,
         lease: Lease,
@@ -122,7 +136,7 @@ class Settler:
         self.forget(lease)
         if settled.outcome is Outcome.LOST:
             lease.state = LeaseState.LOST
-            if settlement.move is not Move.GIVE_BACK:
+            if settlement.move is not Move.GIVE_BACK or settlement.head:
                 self.tell(LeasesLost(self.namespace, (lease.id,)))
             raise LeaseLost(
                 f"request {lease.id!r} is no longer leased by this process: it was silent for "

@@ -130,8 +130,9 @@ def _settle_one(
     lane, raw = split_lease(value)
     admitted = _admit(step, settlement.addition, seen, _UNLIMITED)
     _take_back(step, key, lane)
-    if settlement.move is Move.COMPLETE:
-        return Settled(_complete(step, raw, settlement), admitted)
+    if settlement.move in {Move.COMPLETE, Move.DROP}:
+        _end(step, raw, settlement)
+        return Settled(Outcome.DONE, admitted)
     if is_whole(raw) and step.drop_if_cancelled(raw):
         return Settled(Outcome.CANCELLED, admitted)
     _move_on(step, lane, raw, settlement)
@@ -148,7 +149,7 @@ def _move_on(step: Step, lane: bytes, raw: bytes, settlement: Settlement) -> Non
         step.state.retried += 1
         step.make_wait(renewed, settlement.delay)
     else:
-        step.put_in_front(lane, raw)
+        step.put_in_front(lane, renewed)
 
 
 def _renewed(raw: bytes, head: bytes) -> bytes | None:
@@ -165,14 +166,16 @@ def _take_back(step: Step, key: bytes, lane: bytes) -> None:
     step.touch(lane).in_flight -= 1
 
 
-def _complete(step: Step, raw: bytes, settlement: Settlement) -> Outcome:
+def _end(step: Step, raw: bytes, settlement: Settlement) -> None:
     if step.state.marks and is_whole(raw):
         step.unmark(identity_of(raw))
     if settlement.result is not None:
         step.state.results += 1
         step.put(step.keys.result(step.state.results), settlement.result)
-    step.state.completed += 1
-    return Outcome.DONE
+    if settlement.move is Move.COMPLETE:
+        step.state.completed += 1
+    else:
+        step.state.cancelled += 1
 
 
 def _give_back(step: Step, lane: bytes, raw: bytes) -> None:

@@ -199,6 +199,23 @@ class LockstepMachine(RuleBasedStateMachine):
         done = self.model.give_back(who, identity)
         self.everywhere(lambda world: world.give_back(who, identity), done)
 
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), children=st.lists(drafts, max_size=3))
+    def progress(self, data: st.DataObject, children: list[Draft]) -> None:
+        who, identity = self.some_lease(data)
+        requests, entries = self.requests(children)
+        checkpoint = {"cursor": self.made}
+        done = self.model.progress(who, identity, requests, checkpoint)
+        self.everywhere(lambda world: world.progress(who, identity, entries, checkpoint), done)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        who, identity = self.some_lease(data)
+        checkpoint = {"dropped": self.made}
+        done = self.model.drop(who, identity, checkpoint)
+        self.everywhere(lambda world: world.drop(who, identity, checkpoint), done)
+
     @rule()
     def settle_again(self) -> None:
         """A settlement with a token that is spent changes nothing."""

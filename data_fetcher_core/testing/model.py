@@ -6,85 +6,17 @@ is fast, durable or concurrent; each method is one atomic step.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from data_fetcher_core.core import QueueStats
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose, next_turn
-from data_fetcher_core.testing.model_nouns import Lane, ModelOptions, Request
+from data_fetcher_core.testing.model_nouns import Request
+from data_fetcher_core.testing.model_places import Places
 
 
-@dataclass
-class Model:
-    """The places a request can be in, and the moves between them."""
-
-    options: ModelOptions = field(default_factory=ModelOptions)
-    now: int = 0
-    turn: int = 0
-    lanes: dict[str, Lane] = field(default_factory=dict)
-    ring: dict[str, int] = field(default_factory=dict)
-    parked: dict[str, int] = field(default_factory=dict)
-    delayed: list[tuple[int, int, Request]] = field(default_factory=list)
-    leased: dict[str, dict[str, Request]] = field(default_factory=dict)
-    dead: list[tuple[int, str, Request]] = field(default_factory=list)
-    seen: dict[str, str] = field(default_factory=dict)
-    cancelled: set[str] = field(default_factory=set)
-    checkpoints: dict[str, Any] = field(default_factory=dict)
-    results: list[Any] = field(default_factory=list)
-    totals: Counter[str] = field(default_factory=Counter)
-    # Lanes to be placed when the step is over, while one is under way that touches several.
-    touched: list[str] | None = None
-
-    # --- where requests wait -------------------------------------------------------------------
-
-    def lane(self, name: str) -> Lane:
-        return self.lanes.setdefault(name, Lane())
-
-    def next_number(self) -> int:
-        self.turn += 1
-        return self.turn
-
-    def place(self, name: str) -> None:
-        """A lane with something ready is in the ring if it may be served now, else parked."""
-        if self.touched is not None:
-            self.touched.append(name)
-            return
-        lane = self.lane(name)
-        waits = any(lane.lists.values())
-        lane.criticals = lane.criticals if waits else 0
-        open_now = waits and lane.gate <= self.now and lane.below_limit(self.options)
-        for here, wanted in ((self.ring, open_now), (self.parked, waits and not open_now)):
-            if not wanted:
-                here.pop(name, None)
-            elif name not in here:
-                here[name] = self.next_number()
-
-    def make_ready(self, request: Request) -> None:
-        request.ready_at = self.now
-        self.lane(request.lane).lists[request.priority].append(request)
-
-    def promote(self) -> None:
-        """First the lanes whose gates have opened, then the requests that are due."""
-        opened = [(x.gate, name) for name, x in self.lanes.items() if 0 < x.gate <= self.now]
-        for _, name in sorted(opened, key=lambda pair: (pair[0], pair[1].encode())):
-            self.lanes[name].gate = 0
-            self.place(name)
-        self.delayed.sort(key=lambda waiting: waiting[:2])
-        while self.delayed and self.delayed[0][0] <= self.now:
-            _, _, request = self.delayed.pop(0)
-            if not self.dropped(request):
-                self.make_ready(request)
-                self.place(request.lane)
-
-    def dropped(self, request: Request) -> bool:
-        """A cancelled request goes no further than its next move."""
-        if request.id not in self.cancelled:
-            return False
-        self.cancelled.discard(request.id)
-        self.totals["cancelled"] += 1
-        return True
+class Model(Places):
+    """The moves of requests between their places."""
 
     # --- the verbs -----------------------------------------------------------------------------
 
@@ -220,18 +152,57 @@ class Model:
         checkpoint: dict[str, Any] | None = None,
         result: Any = None,
     ) -> bool:
+        """Done, with all that it brings."""
+
+        def go(_: Request) -> None:
+            self.cancelled.discard(request_id)
+            self.results += [] if result is None else [result]
+            self.totals["completed"] += 1
+
+        return self.with_children(consumer, request_id, children, checkpoint or {}, go)
+
+    def drop(self, consumer: str, request_id: str, checkpoint: dict[str, Any]) -> bool:
+        def go(_: Request) -> None:
+            self.cancelled.discard(request_id)
+            self.totals["cancelled"] += 1
+
+        return self.with_children(consumer, request_id, (), checkpoint, go)
+
+    def progress(
+        self,
+        consumer: str,
+        request_id: str,
+        children: Sequence[Request],
+        checkpoint: dict[str, Any],
+    ) -> bool:
+        """A part is done: it goes on from the front of its place, as if nothing ever failed."""
+
+        def go(request: Request) -> None:
+            request.attempts = request.deaths = 0
+            if not self.dropped(request):
+                self.lane(request.lane).lists[request.priority].insert(0, request)
+
+        return self.with_children(consumer, request_id, children, checkpoint, go)
+
+    def with_children(
+        self,
+        consumer: str,
+        request_id: str,
+        children: Sequence[Request],
+        checkpoint: dict[str, Any],
+        go: Callable[[Request], None],
+    ) -> bool:
+        """One step: the children enter, the lease ends. Lanes are placed at its end."""
         request = self.leased.get(consumer, {}).get(request_id)
         if request is None:
             return False
         self.touched = []
-        self.admit(children, checkpoint or {}, len(children))
+        self.admit(children, checkpoint, len(children))
         self.take_back(consumer, request_id)
-        self.cancelled.discard(request_id)
+        go(request)
         touched, self.touched = dict.fromkeys([*self.touched, request.lane]), None
         for name in touched:
             self.place(name)
-        self.results += [] if result is None else [result]
-        self.totals["completed"] += 1
         return True
 
     def settle(self, consumer: str, request_id: str, go: Callable[[Request], None]) -> bool:
@@ -363,36 +334,9 @@ class Model:
 
     def peek(self, want: int) -> list[Request]:
         """Lease order, as if every lane were open."""
-        queues = {n: self.in_order(self.lane(n)) for n in (*self.ring, *self.parked)}
+        queues = {n: self.lane(n).in_order(self.options) for n in (*self.ring, *self.parked)}
         order = sorted(queues, key=lambda name: {**self.ring, **self.parked}[name])
         shown: list[Request] = []
         while any(queues.values()):
             shown += [queues[name].pop(0) for name in order if queues[name]]
         return shown[: max(want, 0)]
-
-    def in_order(self, lane: Lane) -> list[Request]:
-        lists = {p: list(waiting) for p, waiting in lane.lists.items()}
-        order, row = [], lane.criticals
-        while any(lists.values()):
-            heads = [Head(p, x[0].ready_at) for p, x in lists.items() if x]
-            burst, step = self.options.critical_burst, self.options.ageing_step
-            head = choose(heads, step, burst, row)
-            row = row + 1 if head.priority == CRITICAL else 0
-            order.append(lists[head.priority].pop(0))
-        return order
-
-    def size(self) -> int:
-        return len(self.delayed) + self.ready()
-
-    def ready(self) -> int:
-        return sum(len(x) for lane in self.lanes.values() for x in lane.lists.values())
-
-    def stats(self) -> QueueStats:
-        return QueueStats(
-            ready=self.ready(),
-            delayed=len(self.delayed),
-            leased=sum(len(mine) for mine in self.leased.values()),
-            dead=len(self.dead),
-            lanes=len(self.ring) + len(self.parked),
-            **self.totals,
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_fetcher_core.queue.ordering import Pace
+from data_fetcher_core.queue.ordering import CRITICAL, Head, Pace, choose
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,17 @@ class Lane:
     def pace(self, options: ModelOptions) -> Pace:
         interval = options.lane_interval if self.interval < 0 else self.interval
         return Pace(interval, options.lane_burst if self.burst < 0 else self.burst)
+
+    def in_order(self, options: ModelOptions) -> list[Request]:
+        """Everything that is ready here, as it would be leased."""
+        lists = {p: list(waiting) for p, waiting in self.lists.items()}
+        order, row = [], self.criticals
+        while any(lists.values()):
+            heads = [Head(p, x[0].ready_at) for p, x in lists.items() if x]
+            head = choose(heads, options.ageing_step, options.critical_burst, row)
+            row = row + 1 if head.priority == CRITICAL else 0
+            order.append(lists[head.priority].pop(0))
+        return order
 
     def below_limit(self, options: ModelOptions) -> bool:
         limit = options.lane_concurrency if self.limit < 0 else self.limit

@@ -104,6 +104,14 @@ class World:
     async def give_back(self, who: str, identity: str) -> bool:
         return await _won(self._take(who, identity).give_back())
 
+    async def progress(
+        self, who: str, identity: str, children: Sequence[Entry], checkpoint: Mapping[str, Any]
+    ) -> bool:
+        return await _won(self._take(who, identity).progress(children, checkpoint))
+
+    async def drop(self, who: str, identity: str, checkpoint: Mapping[str, Any]) -> bool:
+        return await _won(self._take(who, identity).drop(checkpoint))
+
     async def settle_spent_tokens(self) -> bool:
         """Whether every token that was settled or lost before is refused."""
         tokens, self._spent = self._spent[-5:], []

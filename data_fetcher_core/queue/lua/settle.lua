@@ -47,11 +47,11 @@ local function look_into(lease)
   lease.record = read(lease.raw)
 end
 
-local function complete(settlement, lease)
+local function finish(settlement, lease)
   if any_marked then look_into(lease) end
   if lease.record then unmark(lease.record) end
   if settlement.result then table.insert(results_added, settlement.result) end
-  count('completed', 1)
+  count(settlement.move == MOVE_COMPLETE and 'completed' or 'cancelled', 1)
 end
 
 local function release(lane, raw, delay)
@@ -87,8 +87,8 @@ local function settle(settlement, lease)
   land(lane)
   touch(lane)
   settled_tokens[#settled_tokens + 1] = settlement.token
-  if settlement.move == MOVE_COMPLETE then
-    complete(settlement, lease)
+  if settlement.move == MOVE_COMPLETE or settlement.move == MOVE_DROP then
+    finish(settlement, lease)
     return OUTCOME_DONE
   end
   look_into(lease)

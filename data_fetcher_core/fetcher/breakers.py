@@ -1,0 +1,107 @@
+"""The breakers of a run: what processes saw of a host, shared through the store."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+from data_fetcher_core.events import LaneRecovered, LaneShut, Subscriber
+from data_fetcher_core.fetcher.breaker import Breaker, BreakerOptions
+from data_fetcher_core.queue import KVStoreQueue, Lease
+
+# What goes well is told to the store only together with a failure. So it is remembered here,
+# of so many hosts.
+_MOST_LANES = 10_000
+
+_Known = tuple[Any, Breaker]
+
+
+class Breakers:
+    """Notes what became of requests, and shuts or recovers their lanes."""
+
+    def __init__(
+        self, queue: KVStoreQueue, namespace: str, options: BreakerOptions, tell: Subscriber
+    ) -> None:
+        self._queue = queue
+        self._namespace = namespace
+        self._options = options
+        self._tell = tell
+        self._known: dict[str, _Known] = {}
+        self._good: dict[str, Counter[int]] = {}
+
+    async def note_good(self, lease: Lease) -> None:
+        """Costs nothing while the host is well."""
+        if self._may_be_open(lease):
+            await self._change(lease, good=True)
+            return
+        if len(self._good) > _MOST_LANES:
+            self._good.clear()
+        counts = self._good.get(lease.lane)
+        if counts is None:
+            counts = self._good[lease.lane] = Counter()
+        counts[self._options.bucket(lease.now)] += 1
+
+    async def note_bad(self, lease: Lease) -> None:
+        if self._options.failures:
+            await self._change(lease, good=False)
+
+    def _may_be_open(self, lease: Lease) -> bool:
+        """Whether this success matters to others: it may end a streak, or close a breaker."""
+        if lease.lane_limit == self._options.probes and lease.lane not in self._known:
+            return True
+        _, breaker = self._known.get(lease.lane, (None, None))
+        return breaker is not None and (not breaker.is_closed or breaker.streak > 0)
+
+    async def _change(self, lease: Lease, *, good: bool) -> None:
+        while True:
+            raw, before = await self._read(lease.lane)
+            told = before.with_good(dict(self._good.get(lease.lane, {})))
+            see = told.seen_good if good else told.seen_bad
+            after = see(lease.leased_at, lease.now, self._options)
+            if after is told:
+                await self._hold_shut(lease, before)
+                return
+            if await self._write(lease.lane, raw, after):
+                break
+        self._good.pop(lease.lane, None)
+        await self._act(lease, before, after)
+
+    async def _read(self, lane: str) -> _Known:
+        if lane not in self._known:
+            raw = await self._queue.checkpoint(_name(lane))
+            self._known[lane] = raw, Breaker() if raw is None else Breaker.from_state(raw[1:])
+        return self._known[lane]
+
+    async def _write(self, lane: str, raw: Any, after: Breaker) -> bool:
+        """The random part makes two records differ that say the same: one of two swaps wins."""
+        new = [os.urandom(6).hex(), *after.to_state()]
+        swapped = await self._queue.swap_checkpoint(_name(lane), raw, new)
+        if swapped:
+            self._known[lane] = new, after
+        else:
+            self._known.pop(lane, None)
+        return swapped
+
+    async def _act(self, lease: Lease, before: Breaker, after: Breaker) -> None:
+        if after.is_closed and not before.is_closed:
+            await self._queue.pace(lease.lane, interval=lease.interval or None)
+            self._tell(LaneRecovered(self._namespace, lease.lane))
+        elif after.open_until != before.open_until:
+            await self._shut(lease, after)
+
+    async def _shut(self, lease: Lease, breaker: Breaker) -> None:
+        duration = max(0.0, breaker.open_until - lease.now)
+        probes = self._options.probes
+        await self._queue.pace(lease.lane, interval=lease.interval or None, limit=probes)
+        await self._queue.shut(lease.lane, duration)
+        self._tell(LaneShut(self._namespace, lease.lane, duration, "it fails too often"))
+
+    async def _hold_shut(self, lease: Lease, breaker: Breaker) -> None:
+        """Shut a lane after all, if who opened its breaker died before doing so."""
+        if breaker.opened_at < lease.leased_at < breaker.open_until > lease.now:
+            await self._shut(lease, breaker)
+
+
+def _name(lane: str) -> str:
+    return f"breaker:{lane}"

@@ -1,0 +1,35 @@
+"""How a request enters the queue: its lane is its host, its key is its canonical URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from yarl import URL
+
+from data_fetcher_core.core import Entry, RequestMeta
+from data_fetcher_core.errors import ValidationError
+
+
+def lane_of(url: URL) -> str:
+    """The host, with its port where that is not the usual one."""
+    host = url.host or ""
+    if url.explicit_port is None or url.is_default_port():
+        return host
+    return f"{host}:{url.explicit_port}"
+
+
+def as_entry(given: Any) -> Entry:
+    """A plain request gets a lane and a key. Who gives an entry of their own chooses its key."""
+    if isinstance(given, RequestMeta):
+        return Entry(given, lane=lane_of(given.url), key=given.fingerprint)
+    if isinstance(given, Entry) and isinstance(given.item, RequestMeta):
+        return given if given.lane is not None else replace(given, lane=lane_of(given.item.url))
+    raise ValidationError(
+        f"a locator gives RequestMeta, or an Entry with one, not {type(given).__name__}"
+    )
+
+
+def as_entries(given: Iterable[Any]) -> list[Entry]:
+    return [as_entry(one) for one in given]

@@ -1,0 +1,138 @@
+"""Locators feed the queue, a turn at a time."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from data_fetcher_core.core import Entry, FetchRunContext, Locator
+from data_fetcher_core.errors import FetchError, ValidationError
+from data_fetcher_core.events import Fed, Subscriber
+from data_fetcher_core.fetcher.entering import as_entries
+from data_fetcher_core.fetcher.pausing import Pauses
+from data_fetcher_core.fetcher.refilling import Refill
+from data_fetcher_core.fetcher.settling import Failures
+from data_fetcher_core.fetcher.turns import Standing, checkpoint_name, turn_entry, turn_lane
+from data_fetcher_core.queue import KVStoreQueue, Lease
+
+# One step takes so many requests.
+_STEP = 10_000
+
+
+class Feeder:
+    """Takes the turns that this process has leased."""
+
+    def __init__(
+        self,
+        queue: KVStoreQueue,
+        locators: Mapping[str, Locator],
+        context: FetchRunContext,
+        *,
+        refill: Refill,
+        failures: Failures,
+        pauses: Pauses,
+        timeout: float,
+        namespace: str,
+        tell: Subscriber,
+    ) -> None:
+        self._queue = queue
+        self._locators = locators
+        self._context = context
+        self._refill = refill
+        self._failures = failures
+        self._pauses = pauses
+        self._timeout = timeout
+        self._namespace = namespace
+        self._tell = tell
+        # How many turns a locator object here has behind it; others may have gone on elsewhere.
+        self._turns: dict[str, int] = dict.fromkeys(locators, 0)
+
+    async def register(self) -> None:
+        """Give every locator its turn, if nobody did before."""
+        for name in self._locators:
+            await self._queue.pace(turn_lane(name), interval=0.0, limit=1)
+        turns = [turn_entry(name) for name in self._locators]
+        await self._pauses.insist(lambda: self._queue.enqueue(turns))
+
+    def take(self, lease: Lease, name: str, group: TaskGroup) -> None:
+        """A turn does not keep a worker from its work."""
+        group.start_soon(self._take, lease, name)
+
+    async def _take(self, lease: Lease, name: str) -> None:
+        async with lease:
+            if name not in self._locators:
+                await lease.bury(f"this recipe has no locator {name!r}")
+            elif await self._refill.has_room():
+                self._refill.unpark(lease.lane)
+                await self._take_turn(lease, name)
+            else:
+                await self._refill.park(lease.lane)
+                await lease.give_back()
+
+    async def _take_turn(self, lease: Lease, name: str) -> None:
+        standing = await self._standing(name)
+        try:
+            self._restore(name, standing)
+            found, state = await self._ask(self._locators[name])
+            entries = as_entries(found)
+        except Exception as error:  # noqa: BLE001 - whatever a locator raises, its turn is settled
+            self._turns.pop(name, None)
+            await self._failures.settle(lease, error)
+            return
+        self._turns.pop(name, None)
+        after = Standing(standing.turn + 1, exhausted=not entries, state=state)
+        new = await self._settle(lease, name, entries, after)
+        self._turns[name] = after.turn
+        self._tell(Fed(self._namespace, name, len(entries), new))
+
+    async def _standing(self, name: str) -> Standing:
+        saved = await self._queue.checkpoint(checkpoint_name(name))
+        return Standing() if saved is None else Standing(**saved)
+
+    def _restore(self, name: str, standing: Standing) -> None:
+        """Bring the object here to where the last turn left the locator, wherever that was."""
+        if self._turns.get(name) == standing.turn:
+            return
+        locator = self._locators[name]
+        restore = getattr(type(locator), "restore", None)
+        if standing.state is not None and callable(restore):
+            restore(locator, standing.state)
+
+    async def _ask(self, locator: Locator) -> tuple[list[Any], Any]:
+        """What it gives and where it then stands, with nothing in between."""
+        try:
+            with anyio.fail_after(self._timeout):
+                found = await locator.get_next_urls(self._context)
+        except TimeoutError:
+            raise FetchError(f"a locator took longer than {self._timeout:g} s") from None
+        state = _checkpoint_of(locator)
+        return [] if found is None else _listed(found), state
+
+    async def _settle(
+        self, lease: Lease, name: str, entries: list[Entry], standing: Standing
+    ) -> int:
+        """All that a turn gave and where the locator stands: one step."""
+        saved = {checkpoint_name(name): standing.to_checkpoint()}
+        if standing.exhausted:
+            await lease.drop(saved)
+            return 0
+        early, rest = entries[:-_STEP], entries[-_STEP:]
+        new = 0
+        if early:  # Their keys make it harmless to bring them again after a crash.
+            new = await self._pauses.insist(lambda: self._queue.enqueue(early))
+        return new + await self._pauses.insist(lambda: lease.progress(rest, saved))
+
+
+def _checkpoint_of(locator: Locator) -> Any:
+    method = getattr(type(locator), "checkpoint", None)
+    return method(locator) if callable(method) else None
+
+
+def _listed(found: Any) -> list[Any]:
+    if isinstance(found, str | bytes) or inspect.isawaitable(found):
+        raise ValidationError(f"get_next_urls gives a list of requests, not {found!r:.80}")
+    return list(found)

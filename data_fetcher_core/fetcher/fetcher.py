@@ -1,0 +1,212 @@
+"""Runs a plan: locators feed and workers drain one queue, under one task group."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
+from data_fetcher_core.core import FetchPlan, FetchRunContext
+from data_fetcher_core.errors import ConfigurationError, ValidationError
+from data_fetcher_core.events import Subscriber, guarded, log_event
+from data_fetcher_core.fetcher.breakers import Breakers
+from data_fetcher_core.fetcher.exporting import Exporter, has_index
+from data_fetcher_core.fetcher.feeding import Feeder
+from data_fetcher_core.fetcher.options import FetcherOptions
+from data_fetcher_core.fetcher.pausing import Pauses
+from data_fetcher_core.fetcher.refilling import Refill
+from data_fetcher_core.fetcher.result import FetchResult
+from data_fetcher_core.fetcher.settling import Failures
+from data_fetcher_core.fetcher.stopping import Stop
+from data_fetcher_core.fetcher.turns import locator_of, name_locators
+from data_fetcher_core.fetcher.working import Worker
+from data_fetcher_core.queue import KVStoreQueue, RequestMetaSerializer
+from data_fetcher_core.queue.stream import LeaseStream
+
+_BIRTH = "birth"
+
+
+class Fetcher:
+    """Keeps nothing between two runs: any number of plans may be run with one, also at once."""
+
+    def __init__(
+        self,
+        options: FetcherOptions | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        subscriber: Subscriber = log_event,
+    ) -> None:
+        self._options = options or FetcherOptions()
+        self._clock = clock
+        self._tell = guarded(subscriber)
+
+    async def run(self, plan: FetchPlan, stop: Stop | None = None) -> FetchResult:
+        """Go on with the run until nothing is left, or until it is asked to stop.
+
+        Any number of processes may do so at once. What is in flight when this one ends, however
+        it ends, is not lost.
+        """
+        check_plan(plan)
+        queue = self._queue(plan)
+        try:
+            async with queue:
+                run = _Run(plan, queue, self._options, self._clock, self._tell)
+                with single_cause():
+                    return await run.go(stop or Stop())
+        finally:
+            await _close(plan.recipe.bundle_loader)
+
+    def _queue(self, plan: FetchPlan) -> KVStoreQueue:
+        return KVStoreQueue(
+            store_of(plan.context),
+            f"fetch:{plan.context.run_id}",
+            RequestMetaSerializer(),
+            options=self._options.for_queue(len(plan.recipe.bundle_locators)),
+            update=True,
+            clock=self._clock,
+            subscriber=self._tell,
+        )
+
+
+class _Run:
+    """One call of :meth:`Fetcher.run`."""
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        queue: KVStoreQueue,
+        options: FetcherOptions,
+        clock: Clock,
+        tell: Subscriber,
+    ) -> None:
+        namespace = f"fetch:{plan.context.run_id}"
+        self._plan = plan
+        self._queue = queue
+        self._options = options
+        self._clock = clock
+        pauses = Pauses(namespace, clock, tell)
+        breakers = Breakers(queue, namespace, options.breaker, tell)
+        self._failures = Failures(queue, namespace, breakers=breakers, pauses=pauses, tell=tell)
+        self._refill = Refill(queue, plan.target_queue_size, plan.concurrency, clock)
+        self._feeder = Feeder(
+            queue,
+            name_locators(plan.recipe.bundle_locators),
+            plan.context,
+            refill=self._refill,
+            failures=self._failures,
+            pauses=pauses,
+            timeout=options.locator_timeout,
+            namespace=namespace,
+            tell=tell,
+        )
+        self._worker = Worker(
+            plan,
+            namespace,
+            timeout=options.request_timeout,
+            breakers=breakers,
+            failures=self._failures,
+            pauses=pauses,
+            clock=clock,
+            tell=tell,
+        )
+        storage = getattr(plan.context.app_config, "storage", None)
+        self._storage = storage if has_index(storage) else None
+        self._exporter = (
+            None if self._storage is None else Exporter(queue, self._storage, clock, pauses)
+        )
+
+    async def go(self, stop: Stop) -> FetchResult:
+        await self._bind_storage()
+        await self._feeder.register()
+        async with anyio.create_task_group() as beside:
+            if self._exporter is not None:
+                beside.start_soon(self._exporter.run)
+            beside.start_soon(self._refill.run)
+            await self._drain(stop)
+            beside.cancel_scope.cancel()
+        if self._exporter is not None:
+            await self._exporter.finish()
+        return FetchResult(
+            processed_count=self._worker.processed,
+            errors=list(self._failures.last),
+            context=self._plan.context,
+            stats=await self._queue.stats(),
+        )
+
+    async def _bind_storage(self) -> None:
+        """A storage belongs to one run, from its birth until it is forgotten."""
+        if self._storage is None:
+            return
+        name = f"{self._plan.context.run_id}#{os.urandom(6).hex()}"
+        await self._queue.swap_checkpoint(_BIRTH, None, name)
+        await self._storage.bind(await self._queue.checkpoint(_BIRTH))
+
+    async def _drain(self, stop: Stop) -> None:
+        stream = self._queue.leases(until="drained")
+        async with anyio.create_task_group() as watching:
+            async with anyio.create_task_group() as workers:
+                watching.start_soon(self._stop_when_asked, stop, workers)
+                for _ in range(self._plan.concurrency):
+                    workers.start_soon(self._work, stream, workers)
+            watching.cancel_scope.cancel()
+
+    async def _work(self, stream: LeaseStream, group: TaskGroup) -> None:
+        async for lease in stream:
+            name = locator_of(lease.item)
+            if name is not None:
+                self._feeder.take(lease, name, group)
+                continue
+            self._refill.worker_starts()
+            try:
+                async with lease:
+                    await self._worker.process(lease)
+            finally:
+                self._refill.worker_ends()
+
+    async def _stop_when_asked(self, stop: Stop, workers: TaskGroup) -> None:
+        """Begin nothing new, let what is in flight end, and give back the rest."""
+        await stop.wait()
+        await self._queue.shutdown()
+        await self._clock.sleep(self._options.grace)
+        workers.cancel_scope.cancel()
+
+
+def check_plan(plan: FetchPlan) -> None:
+    for name in ("concurrency", "target_queue_size"):
+        value = getattr(plan, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValidationError(f"{name} must be a whole number from 1 up, not {value!r:.80}")
+    run_id = plan.context.run_id
+    if not isinstance(run_id, str) or not run_id:
+        raise ConfigurationError(f"run_id must be a non-empty string, not {run_id!r:.80}")
+
+
+def store_of(context: FetchRunContext) -> Any:
+    store = getattr(context.app_config, "kv_store", None)
+    if store is None:
+        raise ConfigurationError("kv_store is required for persistent queue")
+    return store
+
+
+@contextmanager
+def single_cause() -> Iterator[None]:
+    """One error, not a group: what went wrong first. The others are its echoes."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from error.__cause__
+
+
+async def _close(loader: Any) -> None:
+    if inspect.iscoroutinefunction(getattr(type(loader), "close", None)):
+        with anyio.CancelScope(shield=True):
+            await loader.close()

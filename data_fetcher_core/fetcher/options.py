@@ -1,0 +1,49 @@
+"""The options of a fetcher: how a run behaves, beside what its queue is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.fetcher.breaker import BreakerOptions
+from data_fetcher_core.queue.options import QueueOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetcherOptions:
+    """Durations are seconds.
+
+    The options of the queue that were named apply to the whole run, also if it was begun with
+    others: ``lane_concurrency`` is how many requests a host gets at a time, ``lane_interval``
+    how long it is left alone between two.
+    """
+
+    queue: QueueOptions = field(default_factory=QueueOptions)
+    request_timeout: float = 120.0
+    """How long one request may take, its links included, before it counts as failed."""
+    locator_timeout: float = 600.0
+    """How long a locator may take for its next requests."""
+    grace: float = 10.0
+    """How long requests in flight may go on after a stop, before they are given back."""
+    max_pages: int = 0
+    """How many requests the whole run makes; 0 for no bound."""
+    breaker: BreakerOptions = field(default_factory=BreakerOptions)
+    """When a host that fails is left alone."""
+
+    def __post_init__(self) -> None:
+        for name in ("request_timeout", "locator_timeout", "grace"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value < float("inf") or (value == 0 and name != "grace"):
+                raise ConfigurationError(f"{name} must be a number of seconds, not {value!r:.80}")
+        if isinstance(self.max_pages, bool) or not isinstance(self.max_pages, int):
+            raise ConfigurationError(f"max_pages must be a whole number, not {self.max_pages!r}")
+        if self.max_pages < 0:
+            raise ConfigurationError(f"max_pages must be 0 or more, not {self.max_pages}")
+
+    def for_queue(self, locators: int) -> QueueOptions:
+        """What the queue is told. The first turn of each locator has a key, too."""
+        named = {name: getattr(self.queue, name) for name in self.queue.given}
+        if self.max_pages:
+            named["max_keyed"] = self.max_pages + locators
+        return QueueOptions(**named)

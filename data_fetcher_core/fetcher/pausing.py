@@ -1,0 +1,48 @@
+"""What to do while something is full: wait, say so once, and lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from data_fetcher_core.clock import Clock
+from data_fetcher_core.errors import StorageFull, StoreFull
+from data_fetcher_core.events import GoesOn, Paused, Subscriber
+
+T = TypeVar("T")
+FULL = (StoreFull, StorageFull)
+_INTERVAL = 2.0
+
+
+class Pauses:
+    """The pauses of one run in this process."""
+
+    def __init__(self, namespace: str, clock: Clock, tell: Subscriber) -> None:
+        self._namespace = namespace
+        self._clock = clock
+        self._tell = tell
+        self._is_told = False
+
+    async def insist(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Do it, again and again while there is no room."""
+        while True:
+            try:
+                done = await act()
+            except FULL as error:
+                await self.wait(error)
+            else:
+                self.is_over()
+                return done
+
+    async def wait(self, error: Exception) -> None:
+        """Until it is worth trying again."""
+        if not self._is_told:
+            self._is_told = True
+            self._tell(Paused(self._namespace, str(error)))
+        await self._clock.sleep(_INTERVAL)
+
+    def is_over(self) -> None:
+        """Something that needs room has succeeded."""
+        if self._is_told:
+            self._is_told = False
+            self._tell(GoesOn(self._namespace))

@@ -1,0 +1,111 @@
+"""Workers drain the queue: load, ask for links, settle it all in one step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from data_fetcher_core.clock import Clock
+from data_fetcher_core.core import Entry, FetchPlan, RequestMeta
+from data_fetcher_core.errors import FetchError, LeaseLost, StoreError
+from data_fetcher_core.events import Fetched, Subscriber
+from data_fetcher_core.fetcher.breakers import Breakers
+from data_fetcher_core.fetcher.entering import as_entries
+from data_fetcher_core.fetcher.exporting import has_index, index_entry
+from data_fetcher_core.fetcher.pausing import FULL, Pauses
+from data_fetcher_core.fetcher.settling import Failures
+from data_fetcher_core.queue import Lease
+
+Handler = Callable[[RequestMeta, Any, Any], Any]
+
+
+class Worker:
+    """What all workers of a run share; one call of :meth:`process` is one request."""
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        namespace: str,
+        *,
+        timeout: float,
+        breakers: Breakers,
+        failures: Failures,
+        pauses: Pauses,
+        clock: Clock,
+        tell: Subscriber,
+    ) -> None:
+        self._recipe = plan.recipe
+        self._context = plan.context
+        self._storage = getattr(plan.context.app_config, "storage", None)
+        self._has_index = has_index(self._storage)
+        self._handlers = _handlers(plan.recipe.bundle_locators)
+        self._namespace = namespace
+        self._timeout = timeout
+        self._breakers = breakers
+        self._failures = failures
+        self._pauses = pauses
+        self._clock = clock
+        self._tell = tell
+        self.processed = 0
+
+    async def process(self, lease: Lease) -> None:
+        begun = self._clock.monotonic()
+        try:
+            result, children = await self._load(lease.item)
+        except (StoreError, LeaseLost):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a loader raises is settled
+            self.processed += await self._failures.settle(lease, error)
+        else:
+            await self._complete(lease, result, children)
+            await self._breakers.note_good(lease)
+            self.processed += 1
+            self._tell_fetched(lease, result, len(children), self._clock.monotonic() - begun)
+
+    async def _load(self, request: RequestMeta) -> tuple[Any, list[Entry]]:
+        try:
+            with anyio.fail_after(self._timeout):
+                loader = self._recipe.bundle_loader
+                result = await loader.load(request, self._storage, self._context, self._recipe)
+                return result, await self._children(request, result)
+        except TimeoutError:
+            raise FetchError(f"it took longer than {self._timeout:g} s") from None
+
+    async def _children(self, request: RequestMeta, result: Any) -> list[Entry]:
+        children: list[Entry] = []
+        for handle in self._handlers:
+            given = handle(request, result, self._context)
+            found = await given if inspect.isawaitable(given) else given
+            if isinstance(found, list | tuple):
+                children += as_entries(found)
+        return children
+
+    async def _complete(self, lease: Lease, result: Any, children: list[Entry]) -> None:
+        line = dict(index_entry(result)) if self._has_index else None
+        try:
+            await lease.complete(enqueue=children, result=line)
+        except FULL as error:
+            await self._pauses.wait(error)
+            await self._pauses.insist(lambda: lease.complete(enqueue=children, result=line))
+
+    def _tell_fetched(self, lease: Lease, result: Any, children: int, seconds: float) -> None:
+        line: Mapping[str, Any] = index_entry(result)
+        self._tell(
+            Fetched(
+                self._namespace,
+                str(lease.item.url),
+                lease.lane,
+                line.get("status"),
+                line.get("length") or 0,
+                children,
+                seconds,
+            )
+        )
+
+
+def _handlers(locators: Sequence[Any]) -> list[Handler]:
+    found = (getattr(locator, "handle_url_processed", None) for locator in locators)
+    return [handle for handle in found if callable(handle)]
