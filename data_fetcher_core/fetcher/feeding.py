@@ -55,6 +55,7 @@ class Feeder:
         """Give every locator its turn, if nobody did before."""
         for name in self._locators:
             await self._queue.pace(turn_lane(name), interval=0.0, limit=1)
+            await self._queue.reopen(turn_lane(name))
         turns = [turn_entry(name) for name in self._locators]
         await self._pauses.insist(lambda: self._queue.enqueue(turns))
 

@@ -130,6 +130,7 @@ class _Run:
             beside.start_soon(self._refill.run)
             await self._drain(stop)
             beside.cancel_scope.cancel()
+        await self._refill.bring_back()
         if self._exporter is not None:
             await self._exporter.finish()
         return FetchResult(
@@ -153,11 +154,14 @@ class _Run:
             async with anyio.create_task_group() as workers:
                 watching.start_soon(self._stop_when_asked, stop, workers)
                 for _ in range(self._plan.concurrency):
-                    workers.start_soon(self._work, stream, workers)
+                    workers.start_soon(self._work, stream, workers, stop)
             watching.cancel_scope.cancel()
 
-    async def _work(self, stream: LeaseStream, group: TaskGroup) -> None:
+    async def _work(self, stream: LeaseStream, group: TaskGroup, stop: Stop) -> None:
         async for lease in stream:
+            if stop.is_asked:
+                await lease.give_back()
+                return
             name = locator_of(lease.item)
             if name is not None:
                 self._feeder.take(lease, name, group)
@@ -172,6 +176,7 @@ class _Run:
     async def _stop_when_asked(self, stop: Stop, workers: TaskGroup) -> None:
         """Begin nothing new, let what is in flight end, and give back the rest."""
         await stop.wait()
+        # Wakes those who wait for something to do.
         await self._queue.shutdown()
         await self._clock.sleep(self._options.grace)
         workers.cancel_scope.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
 
 from data_fetcher_core.clock import Clock
@@ -10,7 +12,7 @@ from data_fetcher_core.queue import KVStoreQueue
 
 # A lane of turns is shut while there is no room. Who shut it may die: then it opens by itself.
 _PARKED = 30.0
-# Looking costs a question to the store; and between two requests a worker is not idle.
+# Between two requests a worker is not idle.
 _SETTLED = 0.2
 
 
@@ -67,15 +69,21 @@ class Refill:
     async def run(self) -> None:
         """Bring parked turns back, as soon as workers tell that there may be room."""
         while True:
-            await self._look.wait()
-            self._look = anyio.Event()
-            await self._clock.sleep(_SETTLED)
-            if self._parked and await self.has_room():
-                await self._bring_back()
-            elif self._parked and self._idle_since is not None:
-                self._look.set()
+            await self._wait_for_news()
+            if self._parked and self._is_worth_a_look() and await self.has_room():
+                await self.bring_back()
 
-    async def _bring_back(self) -> None:
+    async def _wait_for_news(self) -> None:
+        """While workers are idle, that time passes is news, too."""
+        with anyio.move_on_after(math.inf if self._idle_since is None else _SETTLED):
+            await self._look.wait()
+        self._look = anyio.Event()
+
+    def _is_worth_a_look(self) -> bool:
+        return self._until_look <= 0 or self._is_idle()
+
+    async def bring_back(self) -> None:
+        """Also when this process ends: nobody else knows what it has parked."""
         for lane in sorted(self._parked):
             await self._queue.reopen(lane)
         self._parked.clear()

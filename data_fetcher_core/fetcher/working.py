@@ -58,7 +58,8 @@ class Worker:
         except (StoreError, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a loader raises is settled
-            self.processed += await self._failures.settle(lease, error)
+            has_ended = await self._failures.settle(lease, error)
+            self.processed += has_ended
         else:
             await self._complete(lease, result, children)
             await self._breakers.note_good(lease)
@@ -90,6 +91,7 @@ class Worker:
         except FULL as error:
             await self._pauses.wait(error)
             await self._pauses.insist(lambda: lease.complete(enqueue=children, result=line))
+        self._pauses.is_over()
 
     def _tell_fetched(self, lease: Lease, result: Any, children: int, seconds: float) -> None:
         line: Mapping[str, Any] = index_entry(result)
