@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import anyio
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import Entry, FetchPlan, RequestMeta
@@ -15,10 +14,11 @@ from data_fetcher_core.events import Fetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.entering import as_entries
 from data_fetcher_core.fetcher.exporting import has_index, index_entry
-from data_fetcher_core.fetcher.pausing import FULL, Pauses
+from data_fetcher_core.fetcher.pausing import Pauses
 from data_fetcher_core.fetcher.settling import Failures
 from data_fetcher_core.queue import Lease
 
+Line = Mapping[str, Any]
 Handler = Callable[[RequestMeta, Any, Any], Any]
 
 
@@ -61,14 +61,16 @@ class Worker:
             has_ended = await self._failures.settle(lease, error)
             self.processed += has_ended
         else:
-            await self._complete(lease, result, children)
+            line = index_entry(result)
+            await self._complete(lease, line, children)
             await self._breakers.note_good(lease)
             self.processed += 1
-            self._tell_fetched(lease, result, len(children), self._clock.monotonic() - begun)
+            self._tell_fetched(lease, line, len(children), self._clock.monotonic() - begun)
 
     async def _load(self, request: RequestMeta) -> tuple[Any, list[Entry]]:
         try:
-            with anyio.fail_after(self._timeout):
+            # Of all ways to bound a wait the lightest; there is one around every request.
+            async with asyncio.timeout(self._timeout):
                 loader = self._recipe.bundle_loader
                 result = await loader.load(request, self._storage, self._context, self._recipe)
                 return result, await self._children(request, result)
@@ -84,17 +86,11 @@ class Worker:
                 children += as_entries(found)
         return children
 
-    async def _complete(self, lease: Lease, result: Any, children: list[Entry]) -> None:
-        line = dict(index_entry(result)) if self._has_index else None
-        try:
-            await lease.complete(enqueue=children, result=line)
-        except FULL as error:
-            await self._pauses.wait(error)
-            await self._pauses.insist(lambda: lease.complete(enqueue=children, result=line))
-        self._pauses.is_over()
+    async def _complete(self, lease: Lease, line: Line, children: list[Entry]) -> None:
+        result = line if self._has_index else None
+        await self._pauses.insist(lambda: lease.complete(enqueue=children, result=result))
 
-    def _tell_fetched(self, lease: Lease, result: Any, children: int, seconds: float) -> None:
-        line: Mapping[str, Any] = index_entry(result)
+    def _tell_fetched(self, lease: Lease, line: Line, children: int, seconds: float) -> None:
         self._tell(
             Fetched(
                 self._namespace,

@@ -31,18 +31,24 @@ class RequestMetaSerializer:
                 f"this queue carries RequestMeta, not {type(obj).__name__}: "
                 "wrap it, or give the queue another serializer"
             )
-        return _dumps(
-            {
-                "url": str(obj.url),
-                "depth": obj.depth,
-                "referer": obj.referer,
-                "headers": obj.headers,
-                "flags": obj.flags,
-            }
-        )
+        return _dumps(_told(obj))
 
     def loads(self, data: str) -> RequestMeta:
         return RequestMeta(**orjson.loads(data))
+
+
+def _told(request: RequestMeta) -> dict[str, Any]:
+    """What is as by default goes without saying: there are very many requests."""
+    told: dict[str, Any] = {"url": str(request.url)}
+    if request.depth:
+        told["depth"] = request.depth
+    if request.referer is not None:
+        told["referer"] = request.referer
+    if request.headers:
+        told["headers"] = request.headers
+    if request.flags:
+        told["flags"] = request.flags
+    return told
 
 
 def _dumps(obj: Any) -> str:
