@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Protocol, Self
@@ -91,27 +92,39 @@ class RequestMeta:
         The shared beginning keeps the seen keys of a host together on disk.
         """
         canonical = canonical_url(self.url)
-        host = blake2b((canonical.host or "").encode(), digest_size=4)
         page = blake2b(str(canonical).encode(), digest_size=12)
-        return host.hexdigest() + page.hexdigest()
+        return _host_digest(canonical.raw_host or "") + page.hexdigest()
 
 
 def canonical_url(url: URL) -> URL:
-    """Without fragment, default port or empty path, and with its query in order."""
-    plain = url.with_fragment(None)
-    if plain.raw_query_string:
-        plain = plain.with_query(sorted(plain.query.items(), key=lambda pair: pair[0]))
-    if not plain.absolute:
-        return plain
-    if plain.is_default_port():
-        plain = plain.with_port(None)
+    """Without fragment, default port or empty path, and with its query in order.
+
+    The escapes in the query stay as they are: what is no UTF-8 would not survive being read.
+    """
+    if not url.absolute:
+        return url.with_fragment(None)
+    path, query = url.raw_path, url.raw_query_string
+    ordered = _in_order(query) if query else ""
+    usual_port = url.explicit_port is not None and url.is_default_port()
+    if ordered == query and path != "/" and not usual_port and not url.raw_fragment:
+        return url
     return URL.build(
-        scheme=plain.scheme,
-        authority=plain.raw_authority,
-        path=plain.raw_path or "/",
-        query_string=plain.raw_query_string,
+        scheme=url.scheme,
+        authority=(url.with_port(None) if usual_port else url).raw_authority,
+        path=path or "/",
+        query_string=ordered,
         encoded=True,
     )
+
+
+def _in_order(query: str) -> str:
+    pairs = [pair for pair in query.replace("%20", "+").split("&") if pair]
+    return "&".join(sorted(pairs, key=lambda pair: pair.partition("=")[0]))
+
+
+@lru_cache(maxsize=4_096)
+def _host_digest(host: str) -> str:
+    return blake2b(host.encode(), digest_size=4).hexdigest()
 
 
 def _as_url(url: URL | str) -> URL:
@@ -340,7 +353,12 @@ class Page:
 
     @property
     def text(self) -> str:
-        return (self.body or b"").decode(self.charset or "utf-8", errors="replace")
+        """The body, read in its charset; in UTF-8 where that is not told or not known."""
+        body = self.body or b""
+        try:
+            return body.decode(self.charset or "utf-8", errors="replace")
+        except LookupError:
+            return body.decode(errors="replace")
 
     def index_entry(self) -> dict[str, Any]:
         """Its line in the index."""

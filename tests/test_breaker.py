@@ -66,7 +66,7 @@ def test_it_stays_open_for_five_seconds_and_longer_each_time() -> None:
         durations.append(breaker.open_until - breaker.opened_at)
         now = breaker.open_until
         breaker = breaker.seen_bad(now, now, OPTIONS)
-    assert durations == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+    assert durations == [5, 10, 20, 40, 60, 60, 60, 60, 60]
 
 
 def test_a_probe_that_succeeds_closes_it_and_all_is_forgotten() -> None:

@@ -27,7 +27,7 @@ class BreakerOptions:
     window: float = 30.0
     cooldown: float = 5.0
     """How long it stays open the first time; twice as long each time it opens again."""
-    longest_cooldown: float = 300.0
+    longest_cooldown: float = 60.0
     probes: int = 1
 
     def __post_init__(self) -> None:
