@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -38,6 +37,7 @@ from data_fetcher_core.queue.engine import (
     Settlement,
 )
 from data_fetcher_core.queue.entries import EntryReader, read_item
+from data_fetcher_core.queue.forking import birth
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions
@@ -82,7 +82,7 @@ class Client:
     ) -> None:
         self.place = here()
         self.name = make_name(self.place)
-        self.pid = os.getpid()
+        self.birth = birth()
         self.loop = asyncio.get_running_loop()
         self.engine = engine
         self.namespace = namespace

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from weakref import WeakSet
 
 from data_fetcher_core.queue.client import Client
+from data_fetcher_core.queue.forking import birth
 from data_fetcher_core.queue.lease import Lease
 from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.stream import LeaseStream
@@ -28,7 +28,7 @@ class Session:
 
     def is_ours(self) -> bool:
         """Whether this process and loop made it; a fork or a new loop needs one of its own."""
-        return self.client.pid == os.getpid() and self.client.loop is asyncio.get_running_loop()
+        return self.client.birth is birth() and self.client.loop is asyncio.get_running_loop()
 
     async def lease(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool
