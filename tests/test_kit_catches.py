@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +49,7 @@ class LosesOnRetry(TransactionalEngine):
 
     async def settle(self, op: Op, settlements: Sequence[Settlement]) -> list[Settled]:
         broken = [
-            replace(s, move=Move.COMPLETE) if s.move is Move.RELEASE else s for s in settlements
+            s._replace(move=Move.COMPLETE) if s.move is Move.RELEASE else s for s in settlements
         ]
         return await super().settle(op, broken)
 
@@ -66,13 +65,13 @@ class InsertionOrder(TransactionalEngine):
     """Knows no priorities."""
 
     async def add(self, op: Op, additions: Sequence[Addition]) -> list[list[Admitted]]:
-        flat = [replace(a, requests=[_normal(r) for r in a.requests]) for a in additions]
+        flat = [a._replace(requests=[_normal(r) for r in a.requests]) for a in additions]
         return await super().add(op, flat)
 
 
 def _normal(request: NewRequest) -> NewRequest:
     record = request.record
-    return replace(request, record=record[:2] + b"\x03" + record[3:])
+    return request._replace(record=record[:2] + b"\x03" + record[3:])
 
 
 class NamespaceBleed(TransactionalEngine):
@@ -104,7 +103,7 @@ class NoRollback(TransactionalEngine):
         for settlement in settlements:
             if settlement.addition.requests:
                 await self.add(Op(op.client + b"!", op.number), [settlement.addition])
-        bare = [replace(s, addition=Addition()) for s in settlements]
+        bare = [s._replace(addition=Addition()) for s in settlements]
         return await super().settle(op, bare)
 
 

@@ -123,18 +123,13 @@ def test_a_cut_record_is_refused(record: Record, length: int) -> None:
 @given(records, st.integers(0, 2**63), st.integers(0, 2**63))
 def test_moves_change_only_what_they_say(record: Record, now: int, expires_at: int) -> None:
     raw = record.encode()
-    assert decode(stamp(raw, now)) == _with(record, ready_at=now)
-    stamped = _with(record, ready_at=now, expires_at=expires_at)
+    assert decode(stamp(raw, now)) == record._replace(ready_at=now)
+    stamped = record._replace(ready_at=now, expires_at=expires_at)
     assert decode(stamp_new(raw, now, expires_at)) == stamped
     older, deaths = count_death(raw)
     assert deaths == min(record.deaths + 1, 0xFFFF)
-    assert decode(older) == _with(record, deaths=deaths)
-    assert decode(forgive(raw)) == _with(record, attempts=0, deaths=0, expires_at=0)
-
-
-def _with(record: Record, **changes: Any) -> Record:
-    fields = {name: getattr(record, name) for name in Record.__slots__}
-    return Record(**{**fields, **changes})
+    assert decode(older) == record._replace(deaths=deaths)
+    assert decode(forgive(raw)) == record._replace(attempts=0, deaths=0, expires_at=0)
 
 
 def test_counts_stop_at_what_fits() -> None:

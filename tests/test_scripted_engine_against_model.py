@@ -179,7 +179,7 @@ class Pair:
             return done, Settlement(token, move, head=failed.head(), detail=b"gone")
         delay, priority = self.chance.choice([0, 0, 5]), self.chance.choice([None, 6])
         done = model.release(client, identity, delay, "failed", priority)
-        head = replaced(failed, priority=priority or failed.priority).head()
+        head = failed._replace(priority=priority or failed.priority).head()
         return done, Settlement(token, move, head=head, delay=delay)
 
     async def leave(self) -> None:
@@ -310,12 +310,7 @@ def facts_of(request: Request) -> tuple[Any, ...]:
 
 def failed_once(record: Record) -> Record:
     failures = (*unpack_failures(record.history), Failure("kind", "failed", 0.0))
-    return replaced(record, attempts=record.attempts + 1, history=pack_failures(failures))
-
-
-def replaced(record: Record, **changes: Any) -> Record:
-    values = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    return Record(**{**values, **changes})
+    return record._replace(attempts=record.attempts + 1, history=pack_failures(failures))
 
 
 async def run_sequence(seed: int, store: RedisStore) -> None:

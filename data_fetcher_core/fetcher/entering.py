@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from yarl import URL
@@ -14,6 +15,12 @@ from data_fetcher_core.errors import ValidationError
 
 def lane_of(url: URL) -> str:
     """The host, with its port where that is not the usual one."""
+    return _lane(url.scheme, url.raw_authority)
+
+
+@lru_cache(maxsize=4_096)
+def _lane(scheme: str, authority: str) -> str:
+    url = URL.build(scheme=scheme, authority=authority, encoded=True)
     host = url.host or ""
     if url.explicit_port is None or url.is_default_port():
         return host

@@ -8,8 +8,8 @@ and its engine. Durations are whole microseconds; instants never cross, but for 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from data_fetcher_core.core import QueueStats
@@ -26,8 +26,7 @@ class Op(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewRequest:
+class NewRequest(NamedTuple):
     """A request on its way in. ``seen`` is what its key becomes in the store, empty without one."""
 
     id: bytes
@@ -41,15 +40,14 @@ class NewRequest:
     told_id: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
+class Addition(NamedTuple):
     """Requests and the checkpoint that belongs to them: all of it in one step.
 
     ``whole`` additions enter entirely or not at all; others as far as the capacity goes.
     """
 
     requests: Sequence[NewRequest] = ()
-    checkpoint: Mapping[bytes, bytes] = field(default_factory=dict)
+    checkpoint: Mapping[bytes, bytes] = MappingProxyType({})
     whole: bool = False
 
 
@@ -86,8 +84,7 @@ class Reason(IntEnum):
     CORRUPT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What to do with one lease. What fails, or goes back with a part done, brings a new head."""
 
     token: bytes

@@ -44,13 +44,16 @@ class EntryReader:
     def read(self, item: Any, defaults: Defaults) -> NewRequest:
         entry = item if isinstance(item, Entry) else Entry(item)
         key = b"" if entry.key is None else _text(entry.key, "key", 1, _LONGEST_KEY)
-        identity = self._identity(entry, key)
+        key_id = id_from_key(key) if key else b""
+        identity = self._identity(entry, key_id)
+        body, compressed = self._body(entry.item)
         record = Record(
-            id=identity,
-            lane=self._lane(entry, defaults),
-            key=key,
-            priority=self.priority(entry.priority, defaults.priority),
-            **self._body(entry.item),
+            identity,
+            self._lane(entry, defaults),
+            key,
+            self.priority(entry.priority, defaults.priority),
+            body,
+            compressed=compressed,
         )
         delay = defaults.delay if entry.delay is None else entry.delay
         expires_in = defaults.expires_in if entry.expires_in is None else entry.expires_in
@@ -60,7 +63,7 @@ class EntryReader:
             delay=microseconds(check_duration(delay, "delay")),
             expires_in=0 if expires_in is None else _expiry(expires_in),
             seen=seen_from_key(key) if key else b"",
-            key_id=id_from_key(key) if key else b"",
+            key_id=key_id,
             told_id=identity if key and entry.id is not None else b"",
         )
 
@@ -81,17 +84,18 @@ class EntryReader:
         known = ", ".join(sorted(self._options.labels))
         raise ValidationError(f"unknown priority {shown(label)}: use one of {known}, or a Priority")
 
-    def _identity(self, entry: Entry, key: bytes) -> bytes:
+    def _identity(self, entry: Entry, key_id: bytes) -> bytes:
         if entry.id is not None:
             return _text(entry.id, "id", 1, _LONGEST_ID)
-        return id_from_key(key) if key else random_id()
+        return key_id or random_id()
 
     def _lane(self, entry: Entry, defaults: Defaults) -> bytes:
         lane = defaults.lane if entry.lane is None else entry.lane
         checked = _text(lane, "lane", 0, _LONGEST_LANE)
         return checked if self._options.fair else b""
 
-    def _body(self, item: Any) -> dict[str, Any]:
+    def _body(self, item: Any) -> tuple[bytes, bool]:
+        """What is written of an item, and whether it is compressed."""
         try:
             text = self._serializer.dumps(item)
             body = text.encode()
@@ -103,8 +107,8 @@ class EntryReader:
             raise ValidationError(f"an item of {len(body)} bytes; {_LONGEST_BODY} is the most")
         threshold = self._options.compress_over
         if 0 < threshold < len(body):
-            return {"body": zlib.compress(body), "compressed": True}
-        return {"body": body}
+            return zlib.compress(body), True
+        return body, False
 
 
 def read_item(record: Record, serializer: Serializer) -> Any:

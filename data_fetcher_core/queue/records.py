@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -49,8 +49,7 @@ class CorruptRecord(ValueError):
     """Bytes that are not a record, or not the record that was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A request as the queue sees it; ``lane``, ``key`` and ``body`` are UTF-8."""
 
     id: bytes

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from yarl import URL
 
 from data_fetcher_core.core import RequestMeta
 from data_fetcher_core.errors import ValidationError
@@ -34,7 +35,9 @@ class RequestMetaSerializer:
         return _dumps(_told(obj))
 
     def loads(self, data: str) -> RequestMeta:
-        return RequestMeta(**orjson.loads(data))
+        told = orjson.loads(data)
+        # As it was written: it need not be encoded again.
+        return RequestMeta(URL(told.pop("url"), encoded=True), **told)
 
 
 def _told(request: RequestMeta) -> dict[str, Any]:

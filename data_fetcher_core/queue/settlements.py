@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -76,7 +76,7 @@ class Settler:
         self, lease: Lease, enqueue: Iterable[Any], checkpoint: Mapping[str, Any] | None
     ) -> Enqueued:
         addition = Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
-        head = replace(lease.record, attempts=0, deaths=0).head()
+        head = lease.record._replace(attempts=0, deaths=0).head()
         settled = await self._settle(
             lease, Settlement(lease.token, Move.GIVE_BACK, head, addition=addition)
         )
@@ -169,8 +169,7 @@ def _failed(lease: Lease, error: BaseException | str | None, priority: int | Non
     kind = type(error).__name__ if isinstance(error, BaseException) else "released"
     failure = Failure(kind, _told(error), lease.now)
     history = _appended(record.history, failure)
-    return replace(
-        record,
+    return record._replace(
         attempts=record.attempts + 1,
         history=history,
         priority=record.priority if priority is None else priority,
