@@ -322,6 +322,9 @@ class Storage(Protocol):
     async def bind(self, birth: str) -> None:
         """Belong to the run that was born under this name; refuse if it belongs to another."""
 
+    async def is_bound(self, birth: str) -> bool:
+        """Whether it belongs to that run already; makes nothing."""
+
     async def append_index(self, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> int:
         """Write numbered lines, each once however often it is given.
 

@@ -29,7 +29,18 @@ LAYERS = [
     {"testing"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-HEAVY = ("redis", "aiohttp", "hypothesis", "pytest", "sqlite3", "rich", "click")
+HEAVY = (
+    "redis",
+    "aiohttp",
+    "hypothesis",
+    "pytest",
+    "sqlite3",
+    "rich",
+    "click",
+    "obstore",
+    "protego",
+    "selectolax",
+)
 LONGEST_FILE = 400
 
 
@@ -85,7 +96,15 @@ def test_the_front_door_does_not_open_the_kit() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["data_fetcher_core", "data_fetcher_core.queue", "data_fetcher_core.kv_store"]
+    "module",
+    [
+        "data_fetcher_core",
+        "data_fetcher_core.queue",
+        "data_fetcher_core.kv_store",
+        "data_fetcher_core.fetcher",
+        "data_fetcher_core.config_factory",
+        "data_fetcher_core.storage",
+    ],
 )
 def test_importing_it_is_light(module: str) -> None:
     script = f"import sys, {module}; print(*(m for m in {HEAVY!r} if m in sys.modules))"
