@@ -16,6 +16,7 @@ from data_fetcher_core.errors import (
     FetchError,
     Postponed,
     Skipped,
+    StorageError,
     StorageFull,
     StoreFull,
     StoreUnavailable,
@@ -477,6 +478,17 @@ async def test_a_full_storage_pauses_the_run(store: KeyValueStore) -> None:
     assert [e.reason for e in told if isinstance(e, Paused)] == [
         "no room in pages/: free some space"
     ]
+
+
+async def test_a_broken_storage_ends_the_run_and_buries_nothing(store: KeyValueStore) -> None:
+    loader = Loader(Failing(99, StorageError("pages/ is not there any more")))
+    urls = [url(n) for n in range(5)]
+    with pytest.raises(StorageError, match="not there"):
+        await fetcher().run(plan_of(store, [ListLocator(urls)], loader))
+    stats = await accounted(queue_of(store))
+    assert (stats.dead, stats.retried, stats.leased) == (0, 0, 0)
+    result = await fetcher().run(plan_of(store, [ListLocator(urls)], Loader()))
+    assert result.processed_count == 5
 
 
 async def test_a_full_store_pauses_the_run_and_nothing_is_lost() -> None:

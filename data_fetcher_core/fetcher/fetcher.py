@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import FetchPlan, FetchRunContext
-from data_fetcher_core.errors import ConfigurationError, ValidationError
+from data_fetcher_core.errors import ConfigurationError, StoreError, ValidationError
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.exporting import Exporter, has_index
@@ -30,6 +30,8 @@ from data_fetcher_core.queue import KVStoreQueue, RequestMetaSerializer
 from data_fetcher_core.queue.stream import LeaseStream
 
 _BIRTH = "birth"
+# How long one who is cancelled may take to give back its leases: milliseconds, usually.
+_GOODBYE = 5.0
 
 
 class Fetcher:
@@ -55,7 +57,7 @@ class Fetcher:
         check_plan(plan)
         queue = self._queue(plan)
         try:
-            async with queue:
+            async with queue, _given_back(queue):
                 run = _Run(plan, queue, self._options, self._clock, self._tell)
                 with single_cause():
                     return await run.go(stop or Stop())
@@ -197,6 +199,17 @@ def store_of(context: FetchRunContext) -> Any:
     if store is None:
         raise ConfigurationError("kv_store is required for persistent queue")
     return store
+
+
+@asynccontextmanager
+async def _given_back(queue: KVStoreQueue) -> AsyncIterator[None]:
+    """Who is cancelled gives back what nobody has begun, too, unless the store is away."""
+    try:
+        yield
+    except anyio.get_cancelled_exc_class():
+        with anyio.move_on_after(_GOODBYE, shield=True), suppress(StoreError):
+            await queue.close()
+        raise
 
 
 @contextmanager

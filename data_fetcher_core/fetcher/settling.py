@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from data_fetcher_core.errors import FetchError, Postponed, Skipped, StorageFull
+from data_fetcher_core.errors import FetchError, Postponed, Skipped, StorageError, StorageFull
 from data_fetcher_core.events import LaneShut, NotFetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.pausing import Pauses
@@ -66,11 +66,17 @@ class Failures:
             await lease.complete()
             self._tell(NotFetched(self._namespace, _url(lease), str(error)))
             return True
-        if isinstance(error, StorageFull):
-            await lease.give_back()
-            await self._pauses.wait(error)
+        if isinstance(error, StorageError):
+            await self._keep(lease, error)
             return False
         return await self._fail(lease, error, judge(error))
+
+    async def _keep(self, lease: Lease, error: StorageError) -> None:
+        """No request is to blame for a storage that is full, which passes, or broken."""
+        await lease.give_back()
+        if not isinstance(error, StorageFull):
+            raise error
+        await self._pauses.wait(error)
 
     async def _postpone(self, lease: Lease, error: Postponed) -> None:
         await self._queue.pace(lease.lane, interval=error.interval, limit=lease.lane_limit or None)
