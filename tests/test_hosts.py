@@ -214,6 +214,27 @@ async def test_a_lane_that_should_be_shut_is_shut_by_whoever_notices() -> None:
     assert world.of(LaneShut)[0].duration == pytest.approx(4.0, abs=0.2)
 
 
+async def test_whoever_succeeds_closes_it_for_all(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """One process opened it; another one, that knew the host as well, gets the probe."""
+    told: list[Event] = []
+    queues = [make_queue(lane_concurrency=8), make_queue()]
+    options = BreakerOptions(failures=2)
+    breakers = [Breakers(q, "fetch:test", options, told.append) for q in queues]
+    await queues[0].enqueue([Entry(n, lane="host") for n in range(30)])
+    for who, good in [(1, False), (1, True), (0, False), (0, False)]:
+        (lease,) = await queues[who].lease()
+        await (breakers[who].note_good if good else breakers[who].note_bad)(lease)
+        await lease.complete()
+    clock.advance(6.0)
+    (probe,) = await queues[1].lease(9)
+    await breakers[1].note_good(probe)
+    await probe.complete()
+    assert [type(event) for event in told] == [LaneShut, LaneRecovered]
+    assert len(await queues[1].lease(9)) == 8
+
+
 async def test_breakers_are_shared_by_every_store(make_queue: MakeQueue) -> None:
     """Failures that two processes saw count together."""
     queues = [make_queue(), make_queue()]

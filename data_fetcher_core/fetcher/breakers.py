@@ -28,6 +28,8 @@ class Breakers:
         self._options = options
         self._tell = tell
         self._known: dict[str, _Known] = {}
+        # The limit of a lane when its record was read.
+        self._limits: dict[str, int] = {}
         self._good: dict[str, Counter[int]] = {}
 
     async def note_good(self, lease: Lease) -> None:
@@ -47,15 +49,20 @@ class Breakers:
             await self._change(lease, good=False)
 
     def _may_be_open(self, lease: Lease) -> bool:
-        """Whether this success matters to others: it may end a streak, or close a breaker."""
-        if lease.lane_limit == self._options.probes and lease.lane not in self._known:
-            return True
-        _, breaker = self._known.get(lease.lane, (None, None))
-        return breaker is not None and (not breaker.is_closed or breaker.streak > 0)
+        """Whether this success matters to others: it may end a streak, or close a breaker.
+
+        That another process opened it shows in the limit of the lane.
+        """
+        known = self._known.get(lease.lane)
+        if known is None or lease.lane_limit != self._limits.get(lease.lane):
+            self._known.pop(lease.lane, None)
+            return lease.lane_limit == self._options.probes
+        _, breaker = known
+        return not breaker.is_closed or breaker.streak > 0
 
     async def _change(self, lease: Lease, *, good: bool) -> None:
         while True:
-            raw, before = await self._read(lease.lane)
+            raw, before = await self._read(lease)
             told = before.with_good(dict(self._good.get(lease.lane, {})))
             see = told.seen_good if good else told.seen_bad
             after = see(lease.leased_at, lease.now, self._options)
@@ -67,8 +74,10 @@ class Breakers:
         self._good.pop(lease.lane, None)
         await self._act(lease, before, after)
 
-    async def _read(self, lane: str) -> _Known:
+    async def _read(self, lease: Lease) -> _Known:
+        lane = lease.lane
         if lane not in self._known:
+            self._limits[lane] = lease.lane_limit
             raw = await self._queue.checkpoint(_name(lane))
             self._known[lane] = raw, Breaker() if raw is None else Breaker.from_state(raw[1:])
         return self._known[lane]
