@@ -117,6 +117,11 @@ def canonical_url(url: URL) -> URL:
     )
 
 
+def public_url(url: URL) -> URL:
+    """Without the credentials in it: for messages, and for the next server."""
+    return url.with_user(None) if "@" in url.raw_authority else url
+
+
 def _in_order(query: str) -> str:
     pairs = [pair for pair in query.replace("%20", "+").split("&") if pair]
     return "&".join(sorted(pairs, key=lambda pair: pair.partition("=")[0]))
@@ -246,12 +251,12 @@ class QueueStats:
 
 
 class Locator(Protocol):
-    """Knows what to ask for. It may have three more methods, looked up on its class.
+    """Knows what to ask for. It may have three more methods.
 
     ``async handle_url_processed(request, result, ctx)`` is told what a request gave and may
     return more requests: they enter the queue in the step that completes it.
     ``checkpoint()`` answers what JSON can hold, and ``restore(state)`` goes on from there; a
-    locator without them starts over when the run is resumed.
+    locator whose class does not have them starts over when the run is resumed.
     """
 
     async def get_next_urls(self, ctx: FetchRunContext) -> Sequence[RequestMeta | Entry]:

@@ -530,3 +530,33 @@ async def test_a_store_that_goes_away_is_told_as_one_error() -> None:
     plan = plan_of(Gone(), [ListLocator([url(n) for n in range(20)])], loader)
     with pytest.raises(StoreUnavailable):
         await fetcher(queue={"op_timeout": 0.2}).run(plan)
+
+
+# --- what is told of it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [None, FetchError("no", retryable=False), Skipped("forbidden")])
+async def test_credentials_in_a_url_are_told_to_nobody(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Event] = []
+    loader = Loader(page if error is None else Failing(9, error))
+    locator = ListLocator(["http://user:canary@host.test/x"])
+    result = await fetcher(told).run(plan_of(MemoryStore(), [locator], loader))
+    assert result.processed_count == 1
+    assert "canary" not in f"{told} {result.errors} {caplog.text}"
+
+
+async def test_a_crawl_delay_does_not_shorten_the_interval_that_was_chosen() -> None:
+    begun: list[float] = []
+
+    def answer(request: RequestMeta) -> Any:
+        if not begun:
+            begun.append(0.0)
+            raise Postponed("crawl-delay", interval=0.01)
+        begun.append(asyncio.get_running_loop().time())
+        return page(request)
+
+    plan = plan_of(MemoryStore(), [ListLocator([url(n) for n in range(4)])], Loader(answer))
+    await fetcher(queue={"lane_interval": 0.2}).run(plan)
+    assert min(b - a for a, b in itertools.pairwise(begun[1:])) >= 0.15

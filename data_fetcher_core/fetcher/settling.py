@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
+from data_fetcher_core.core import public_url
 from data_fetcher_core.errors import FetchError, Postponed, Skipped, StorageError, StorageFull
 from data_fetcher_core.events import LaneShut, NotFetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
@@ -79,8 +79,9 @@ class Failures:
         await self._pauses.wait(error)
 
     async def _postpone(self, lease: Lease, error: Postponed) -> None:
-        await self._queue.pace(lease.lane, interval=error.interval, limit=lease.lane_limit or None)
-        await self._queue.shut(lease.lane, error.interval)
+        interval = max(error.interval, lease.interval)
+        await self._queue.pace(lease.lane, interval=interval, limit=lease.lane_limit or None)
+        await self._queue.shut(lease.lane, interval)
         await lease.give_back()
 
     async def _fail(self, lease: Lease, error: Exception, verdict: Verdict) -> bool:
@@ -99,5 +100,5 @@ class Failures:
         return True
 
 
-def _url(lease: Lease) -> Any:
-    return str(lease.item.url)
+def _url(lease: Lease) -> str:
+    return str(public_url(lease.item.url))

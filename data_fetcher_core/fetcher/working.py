@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data_fetcher_core.clock import Clock
-from data_fetcher_core.core import Entry, FetchPlan, RequestMeta
+from data_fetcher_core.core import Entry, FetchPlan, RequestMeta, public_url
 from data_fetcher_core.errors import FetchError, LeaseLost, StoreError
 from data_fetcher_core.events import Fetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
@@ -94,7 +94,7 @@ class Worker:
         self._tell(
             Fetched(
                 self._namespace,
-                str(lease.item.url),
+                str(public_url(lease.item.url)),
                 lease.lane,
                 line.get("status"),
                 line.get("length") or 0,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from data_fetcher_core.errors import ValidationError
 from data_fetcher_core.queue.client import Client
+from data_fetcher_core.queue.engine import STEP
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.selection import Selection
+from data_fetcher_core.queue.together import Together
 
 if TYPE_CHECKING:
     from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
@@ -41,6 +43,7 @@ class LeaseStream:
         self._started: dict[str, float] = {}
         self._asked_at = -math.inf
         self._readers = 0
+        self._filling: Together[bool] = Together()
 
     def __aiter__(self) -> Self:
         return self
@@ -59,7 +62,7 @@ class LeaseStream:
             lease = await self._next_buffered(client)
             if lease is not None:
                 return lease
-            if not await self._fill():
+            if not await self._filling.run(self._fill):
                 raise StopAsyncIteration
 
     async def _belong_to(self, client: Client) -> None:
@@ -96,9 +99,10 @@ class LeaseStream:
         return -math.inf if started is None else started + lease.interval
 
     async def _fill(self) -> bool:
-        """Take more leases; none means that the queue was shut down, or is drained."""
+        """Take more leases, for all who read; none means that the queue is shut, or drained."""
+        want = max(self._prefetch, min(self._readers, STEP))
         taken = await self._queue.lease_selected(
-            self._prefetch, math.inf, self._selection, until_drained=self._until == "drained"
+            want, math.inf, self._selection, until_drained=self._until == "drained"
         )
         self._buffer.extend(self._one_of_each_paced_lane(taken))
         return bool(taken)

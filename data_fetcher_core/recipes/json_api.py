@@ -16,6 +16,7 @@ from data_fetcher_core.core import (
     Loader,
     Page,
     RequestMeta,
+    public_url,
 )
 from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.recipes.answers import page_of, redirect_of, referer_of, url_of
@@ -29,7 +30,7 @@ from data_fetcher_core.recipes.paging import (
     Paging,
 )
 from data_fetcher_core.recipes.parts import LARGEST_PART, next_part, part_start
-from data_fetcher_core.recipes.web_urls import configured_urls, public_url, web_url_or_none
+from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
 
 _log = logging.getLogger(__name__)
 

@@ -8,14 +8,21 @@ from itertools import islice
 
 from yarl import URL
 
-from data_fetcher_core.core import FetcherRecipe, FetchRunContext, Loader, Page, RequestMeta
+from data_fetcher_core.core import (
+    FetcherRecipe,
+    FetchRunContext,
+    Loader,
+    Page,
+    RequestMeta,
+    public_url,
+)
 from data_fetcher_core.queue.engine import MOST_CHILDREN
 from data_fetcher_core.recipes.answers import page_of, redirect_of, referer_of, url_of
 from data_fetcher_core.recipes.links import links_of
 from data_fetcher_core.recipes.off_loop import parsed
 from data_fetcher_core.recipes.scope import Scope
 from data_fetcher_core.recipes.start_urls import StartUrls
-from data_fetcher_core.recipes.web_urls import configured_urls, public_url
+from data_fetcher_core.recipes.web_urls import configured_urls
 
 _log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from data_fetcher_core.core import (
     Loader,
     Page,
     RequestMeta,
+    public_url,
 )
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.recipes.answers import page_of, redirect_of, referer_of, url_of
@@ -22,7 +23,7 @@ from data_fetcher_core.recipes.parts import LARGEST_PART, next_part, part_key, p
 from data_fetcher_core.recipes.scope import Scope
 from data_fetcher_core.recipes.sitemap_entries import Part, likely_size, part_of
 from data_fetcher_core.recipes.start_urls import StartUrls
-from data_fetcher_core.recipes.web_urls import configured_urls, public_url, web_url_or_none
+from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
 
 _log = logging.getLogger(__name__)
 

@@ -77,8 +77,3 @@ def _shown(text: str) -> str:
     """For a message: what stands before an @ may be a password."""
     head, at, tail = text.rpartition("@")
     return repr(f"…@{tail}"[:200] if head and at else text[:200])
-
-
-def public_url(url: URL) -> URL:
-    """Without the credentials in it: for messages, and for the next server."""
-    return url.with_user(None) if "@" in url.raw_authority else url
