@@ -1,4 +1,7 @@
-"""The README and the pages under docs/, read the way the tests need them."""
+"""The README and the pages under docs/, read the way the tests need them.
+
+Their code may ask ``http://127.0.0.1:8000``: the tests put the address of their own site there.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,17 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.site import Site
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+SITE = "http://127.0.0.1:8000"
+_ITEMS = {
+    1: '{"items": [{"url": "/p/1"}, {"url": "/p/2"}]}',
+    2: '{"items": [{"url": "/p/3"}]}',
+    3: '{"items": []}',
+}
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
@@ -38,6 +49,32 @@ def blocks(page: Path) -> list[Block]:
 
 def python_blocks(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language == "python"]
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands below a heading, up to the next one of any level."""
+    _, _, below = page.read_text().partition(f"# {heading}\n")
+    return re.split(r"^#+ ", below, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """The rows of the tables in a text, by their cells; without those of the heads."""
+    found = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [cells for cells in found if cells[0].startswith("`")]
+
+
+def example_site() -> Site:
+    """What the code on the pages is written for: pages, a sitemap, an API, an archive."""
+    site = Site(pages=12, links_per_page=3)
+    site.extra = {
+        f"/api/items?page={page}": (items, "application/json") for page, items in _ITEMS.items()
+    }
+    listed = "".join(f"<url><loc>/p/{number}</loc></url>" for number in range(1, 6))
+    site.extra["/sitemap.xml"] = (f"<urlset>{listed}</urlset>", "application/xml")
+    for day in range(1, 32):
+        links = f'<a href="/p/{day % 12}"></a>' if day % 2 else "nothing today"
+        site.extra[f"/archive/2024-01-{day:02}"] = (links, "text/html")
+    return site
 
 
 def prose(page: Path) -> str:

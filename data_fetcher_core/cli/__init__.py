@@ -1,55 +1,92 @@
 """The command line, ``data-fetcher``."""
+# ruff: noqa: D301 - the backspace is a mark for click
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import click
 
-from data_fetcher_core.cli.demo.command import demo
-from data_fetcher_core.cli.exit_codes import EXPLAINED, ExitCode
-from data_fetcher_core.errors import DataFetcherError, StoreError
+from data_fetcher_core.cli.exit_codes import EXPLAINED, ExitCode, code_of
+from data_fetcher_core.cli.failing import Told, error_lines, error_trace
+from data_fetcher_core.cli.lazy import LazyGroup
+from data_fetcher_core.errors import DataFetcherError
 
 
 @click.group(
+    cls=LazyGroup,
     epilog=EXPLAINED,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="data-fetcher-core", message="data-fetcher %(version)s")
 @click.pass_context
 def data_fetcher(context: click.Context) -> None:
     """A crawl you can kill.
 
-    Requests live in a store (SQLite or Redis), each in exactly one place, and move by atomic
-    steps. Whatever process dies, starting it again goes on where it stopped.
+    Kill it in any way you like, type the same command again, and it goes on as if nothing had
+    happened: no page is lost, and none that was finished is fetched again.
 
-    Begin with `data-fetcher demo`: it needs no server, no network and no settings.
+    \b
+      data-fetcher demo                            see it survive; needs no network
+      data-fetcher crawl https://example.org/      crawl a site
+      data-fetcher runs                            what there is
+
+    Requests are kept in a store, SQLite or Redis; pages in a folder or a bucket.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(ExitCode.USAGE)
 
 
-data_fetcher.add_command(demo)
-
-
 def main() -> NoReturn:
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    sys.exit(code if _flushed() else ExitCode.ERROR)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; how it ended, as an exit code."""
     try:
-        ended = data_fetcher.main(list(arguments), prog_name="data-fetcher", standalone_mode=False)
+        return _run(list(arguments))
+    except BrokenPipeError:
+        return ExitCode.ERROR
+    except DataFetcherError as error:
+        return _fail(error, code_of(error), is_told=False, debug="--debug" in arguments)
+    except Told as told:
+        return _fail(told.error, told.exit_code, is_told=True, debug="--debug" in arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        ended = data_fetcher.main(arguments, prog_name="data-fetcher", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
         return ExitCode.STOPPED
-    except DataFetcherError as error:
-        click.echo(f"Error: {error}", err=True)
-        return ExitCode.STORE if isinstance(error, StoreError) else ExitCode.ERROR
-    return int(ended)
+    return int(ended or ExitCode.FINISHED)
+
+
+def _fail(error: DataFetcherError, code: ExitCode, *, is_told: bool, debug: bool) -> ExitCode:
+    if debug:
+        click.echo(error_trace(error), err=True, nl=False)
+    elif not is_told:
+        click.echo("\n".join(error_lines(error)), err=True)
+    return code
+
+
+def _flushed() -> bool:
+    """Whether all that was written has left; who reads it may have gone."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or the interpreter would complain about it on its way out.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
+from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.events import LaneRecovered, LaneShut, Subscriber
 from data_fetcher_core.fetcher.breaker import Breaker, BreakerOptions
 from data_fetcher_core.queue import KVStoreQueue, Lease
@@ -61,6 +63,11 @@ class Breakers:
         return not breaker.is_closed or breaker.streak > 0
 
     async def _change(self, lease: Lease, *, good: bool) -> None:
+        """A store without room forgets this one; what it knows of the host stays as it was."""
+        with suppress(StoreFull):
+            await self._note(lease, good=good)
+
+    async def _note(self, lease: Lease, *, good: bool) -> None:
         while True:
             raw, before = await self._read(lease)
             told = before.with_good(dict(self._good.get(lease.lane, {})))

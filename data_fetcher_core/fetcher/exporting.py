@@ -68,5 +68,5 @@ class Exporter:
         if written <= self._written:
             return False
         self._written = min(written, entries[-1][0])
-        await self._queue.trim_results(self._written)
+        await self._pauses.insist(lambda: self._queue.trim_results(self._written), needs_room=False)
         return len(entries) == _PAGE

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import FetchPlan, FetchRunContext
-from data_fetcher_core.errors import ConfigurationError, StoreError, ValidationError
+from data_fetcher_core.errors import ConfigurationError, StoreError, StoreFull, ValidationError
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.exporting import Exporter, has_index
@@ -26,12 +26,12 @@ from data_fetcher_core.fetcher.settling import Failures
 from data_fetcher_core.fetcher.stopping import Stop
 from data_fetcher_core.fetcher.turns import locator_of, name_locators
 from data_fetcher_core.fetcher.working import Worker
-from data_fetcher_core.queue import KVStoreQueue, RequestMetaSerializer
+from data_fetcher_core.queue import KVStoreQueue, Lease, RequestMetaSerializer
 from data_fetcher_core.queue.stream import LeaseStream
 
-_BIRTH = "birth"
-# How long one who is cancelled may take to give back its leases: milliseconds, usually.
-_GOODBYE = 5.0
+BIRTH = "birth"
+# How long a run that failed or was cancelled may take to give back: milliseconds, usually.
+_GOODBYE = 2.0
 
 
 class Fetcher:
@@ -57,7 +57,7 @@ class Fetcher:
         check_plan(plan)
         queue = self._queue(plan)
         try:
-            async with queue, _given_back(queue):
+            async with _left(queue):
                 run = _Run(plan, queue, self._options, self._clock, self._tell)
                 with single_cause():
                     return await run.go(stop or Stop())
@@ -92,7 +92,7 @@ class _Run:
         self._queue = queue
         self._options = options
         self._clock = clock
-        pauses = Pauses(namespace, clock, tell)
+        self._pauses = pauses = Pauses(namespace, clock, tell)
         breakers = Breakers(queue, namespace, options.breaker, tell)
         self._failures = Failures(queue, namespace, breakers=breakers, pauses=pauses, tell=tell)
         self._refill = Refill(queue, plan.target_queue_size, plan.concurrency, clock)
@@ -147,8 +147,8 @@ class _Run:
         if self._storage is None:
             return
         name = f"{self._plan.context.run_id}#{os.urandom(6).hex()}"
-        await self._queue.swap_checkpoint(_BIRTH, None, name)
-        await self._storage.bind(await self._queue.checkpoint(_BIRTH))
+        await self._queue.swap_checkpoint(BIRTH, None, name)
+        await self._storage.bind(await self._queue.checkpoint(BIRTH))
 
     async def _drain(self, stop: Stop) -> None:
         stream = self._queue.leases(until="drained")
@@ -160,7 +160,7 @@ class _Run:
             watching.cancel_scope.cancel()
 
     async def _work(self, stream: LeaseStream, group: TaskGroup, stop: Stop) -> None:
-        async for lease in stream:
+        while (lease := await self._next(stream)) is not None:
             if stop.is_asked:
                 await lease.give_back()
                 return
@@ -174,6 +174,14 @@ class _Run:
                     await self._worker.process(lease)
             finally:
                 self._refill.worker_ends()
+
+    async def _next(self, stream: LeaseStream) -> Lease | None:
+        """A store that is full to the last byte cannot even lease."""
+        while True:
+            try:
+                return await anext(stream, None)
+            except StoreFull as error:
+                await self._pauses.wait(error)
 
     async def _stop_when_asked(self, stop: Stop, workers: TaskGroup) -> None:
         """Begin nothing new, let what is in flight end, and give back the rest."""
@@ -202,14 +210,18 @@ def store_of(context: FetchRunContext) -> Any:
 
 
 @asynccontextmanager
-async def _given_back(queue: KVStoreQueue) -> AsyncIterator[None]:
-    """Who is cancelled gives back what nobody has begun, too, unless the store is away."""
+async def _left(queue: KVStoreQueue) -> AsyncIterator[None]:
+    """However it ends, what is still held is given back.
+
+    At the end of a run that failed nobody insists on that: the store may be what failed.
+    """
     try:
         yield
-    except anyio.get_cancelled_exc_class():
+    except BaseException:
         with anyio.move_on_after(_GOODBYE, shield=True), suppress(StoreError):
             await queue.close()
         raise
+    await queue.close()
 
 
 @contextmanager

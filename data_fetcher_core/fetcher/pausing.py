@@ -23,15 +23,20 @@ class Pauses:
         self._tell = tell
         self._is_told = False
 
-    async def insist(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do it, again and again while there is no room."""
+    async def insist(self, act: Callable[[], Awaitable[T]], *, needs_room: bool = True) -> T:
+        """Do it, again and again while there is no room.
+
+        What needs none is refused only by a disk that is full to the last byte; that it succeeds
+        says little.
+        """
         while True:
             try:
                 done = await act()
             except FULL as error:
                 await self.wait(error)
             else:
-                self.is_over()
+                if needs_room:
+                    self.is_over()
                 return done
 
     async def wait(self, error: Exception) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import anyio
 
 from data_fetcher_core.clock import Clock
+from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.fetcher.room import Room
 from data_fetcher_core.queue import KVStoreQueue
 
@@ -71,7 +73,9 @@ class Refill:
         while True:
             await self._wait_for_news()
             if self._parked and self._is_worth_a_look() and await self.has_room():
-                await self.bring_back()
+                # In a store without room they come back by themselves.
+                with suppress(StoreFull):
+                    await self.bring_back()
 
     async def _wait_for_news(self) -> None:
         """While workers are idle, that time passes is news, too."""

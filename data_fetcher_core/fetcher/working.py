@@ -88,7 +88,9 @@ class Worker:
 
     async def _complete(self, lease: Lease, line: Line, children: list[Entry]) -> None:
         result = line if self._has_index else None
-        await self._pauses.insist(lambda: lease.complete(enqueue=children, result=result))
+        await self._pauses.insist(
+            lambda: lease.complete(enqueue=children, result=result), needs_room=bool(children)
+        )
 
     def _tell_fetched(self, lease: Lease, line: Line, children: int, seconds: float) -> None:
         self._tell(

@@ -1,1 +1,1 @@
-"""A crawl of a pretend site that is killed and started again before the reader's eyes."""
+"""A crawl that is killed half-way before the reader's eyes, and the account of it."""

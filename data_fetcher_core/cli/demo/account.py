@@ -1,127 +1,152 @@
-"""What became of every page, drawn up from three sources that know nothing of each other.
+"""What became of every page, from three witnesses that know nothing of each other. Pure.
 
-The site says which pages there are. The store says which it completed. The ledger, a plain file,
-says which were begun, and by which worker.
+The server says what it was asked for and how often. The index and the files say what was kept.
+The store says what was settled when the crawl was killed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from data_fetcher_core.core import QueueStats
-
-
-class Begun(NamedTuple):
-    """One line of the ledger."""
-
-    worker: int
-    url: str
+_SHOWN = 5
 
 
-class Kill(NamedTuple):
-    """A worker that was killed, and how many requests it then held."""
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What was known when the crawl was killed: how often pages were asked for, which were done."""
 
-    worker: int
-    in_flight: int
+    pid: int
+    asked: Mapping[int, int]
+    done: frozenset[int]
 
-
-class Ledger:
-    """The file that workers append to, read on from where it was read to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines: list[Begun] = []
-        self._read = 0
-
-    def read_on(self) -> int:
-        """How many lines there are by now."""
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                file.seek(self._read)
-                whole, newline, _ = file.read().rpartition(b"\n")
-            self._read += len(whole + newline)
-            self.lines += [_begun(line) for line in whole.decode().splitlines()]
-        return len(self.lines)
+    @property
+    def in_flight(self) -> frozenset[int]:
+        return frozenset(self.asked) - self.done
 
 
-def _begun(line: str) -> Begun:
-    worker, url = line.split(" ", 1)
-    return Begun(int(worker), url)
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A line of the index, and the digest of the bytes in its file; ``None`` without a file.
+
+    ``page`` is ``None`` if the site has no such page.
+    """
+
+    page: int | None
+    digest: str | None
+    found: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All there is to know when the crawl has ended."""
+
+    digests: Sequence[str]
+    kept: Sequence[Kept]
+    asked: Mapping[int, int]
+    kills: Sequence[Kill] = ()
+    strangers: int = 0
+    dead: int = 0
+    unaccounted: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The sum of a run. It adds up, or says what does not."""
+    """``in_flight`` has a figure for each kill."""
 
-    stats: QueueStats
-    kills: Sequence[Kill]
-    delivered_again: Counter[int]
-    unexplained: int
-    completed_twice: int
+    pages: int
+    indexed: int
+    checked: int
+    lost: tuple[int, ...]
+    twice: tuple[int, ...]
+    damaged: tuple[int, ...]
+    kills: int
+    in_flight: tuple[int, ...]
+    fetched_again: int
+    finished_again: tuple[int, ...]
+    unexplained: tuple[int, ...]
     strangers: int
-    lost: Collection[str]
+    dead: int
+    unaccounted: int
+    seconds: float
 
     @property
-    def is_clean(self) -> bool:
-        wrong = self.unexplained + self.completed_twice + self.strangers + len(self.lost)
-        return wrong == 0 and self.stats.unaccounted == 0
+    def wrong(self) -> list[str]:
+        """What is not as promised; empty if all is right."""
+        return list(_faults(self))
 
-    def rows(self) -> Iterator[tuple[str, int, str]]:
-        """Name, figure and remark of each line but the last."""
-        stats, held = self.stats, [kill.in_flight for kill in self.kills]
-        yield "accepted", stats.enqueued, f"and {stats.duplicates} links to pages already known"
-        yield "completed", stats.completed, ""
-        yield "dead", stats.dead, ""
-        yield "still queued", stats.size + stats.leased, ""
-        yield "kills", len(held), f"with {_sum(held)} requests in flight" if held else ""
-        again = [self.delivered_again[kill.worker] for kill in self.kills]
-        yield "delivered twice", self.delivered_again.total(), _explained(again, self.unexplained)
-        yield "completed twice", self.completed_twice, ""
-        yield "not of the site", self.strangers, ""
+    @property
+    def is_right(self) -> bool:
+        return not self.wrong
+
+    def to_json(self) -> dict[str, Any]:
+        return {"right": self.is_right, "wrong": self.wrong, **asdict(self)}
 
 
-def draw_up(
-    *,
-    expected: Collection[str],
-    stats: QueueStats,
-    completed: Sequence[str],
-    dead: Collection[str],
-    begun: Sequence[Begun],
-    kills: Sequence[Kill],
-) -> Account:
+def draw_up(evidence: Evidence) -> Account:
     """Compare what should be with what is."""
-    again = _delivered_again(begun)
-    held = {kill.worker: kill.in_flight for kill in kills}
-    explained = sum(min(count, held.get(worker, 0)) for worker, count in again.items())
-    done = set(completed) & {line.url for line in begun}
+    lines = Counter(kept.page for kept in evidence.kept if kept.page is not None)
+    good = {kept.page for kept in evidence.kept if _is_good(kept, evidence.digests)}
+    again = {page: asked - 1 for page, asked in evidence.asked.items() if asked > 1}
+    flights = Counter(page for kill in evidence.kills for page in kill.in_flight)
     return Account(
-        stats=stats,
-        kills=kills,
-        delivered_again=again,
-        unexplained=again.total() - explained,
-        completed_twice=len(completed) - len(set(completed)),
-        strangers=len(set(completed) - set(expected)),
-        lost=set(expected) - done - set(dead),
+        pages=len(evidence.digests),
+        indexed=len(evidence.kept),
+        checked=len(good),
+        lost=tuple(page for page in range(len(evidence.digests)) if page not in lines),
+        twice=tuple(page for page, number in lines.items() if number > 1),
+        damaged=tuple(page for page in lines if page not in good),
+        kills=len(evidence.kills),
+        in_flight=tuple(len(kill.in_flight) for kill in evidence.kills),
+        fetched_again=sum(again.values()),
+        finished_again=tuple(sorted(_finished_again(evidence))),
+        unexplained=tuple(page for page, number in again.items() if number > flights[page]),
+        strangers=evidence.strangers + sum(kept.page is None for kept in evidence.kept),
+        dead=evidence.dead,
+        unaccounted=evidence.unaccounted,
+        seconds=round(evidence.seconds, 3),
     )
 
 
-def _delivered_again(begun: Sequence[Begun]) -> Counter[int]:
-    """How many pages each worker began that another one had to begin again."""
-    last = {line.url: index for index, line in enumerate(begun)}
-    return Counter(line.worker for index, line in enumerate(begun) if index != last[line.url])
+def _is_good(kept: Kept, digests: Sequence[str]) -> bool:
+    """The site, the index and the file agree."""
+    if kept.page is None or kept.page >= len(digests):
+        return False
+    return digests[kept.page] == kept.digest == kept.found
 
 
-def _sum(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return str(numbers[0])
-    return f"{' + '.join(map(str, numbers))} = {sum(numbers)}"
+def _finished_again(evidence: Evidence) -> set[int]:
+    """Pages that were done at a kill, and asked for after it."""
+    return {
+        page
+        for kill in evidence.kills
+        for page in kill.done
+        if evidence.asked.get(page, 0) > kill.asked.get(page, 0)
+    }
 
 
-def _explained(again: Sequence[int], unexplained: int) -> str:
-    if unexplained:
-        return f"{unexplained} OF THEM WITHOUT A CAUSE"
-    return f"each was in flight at a kill: {_sum(again)}" if sum(again) else ""
+def _faults(account: Account) -> Iterator[str]:
+    listed = {
+        "lost": account.lost,
+        "in the index twice": account.twice,
+        "not stored as the site serves them": account.damaged,
+        "finished, and fetched again": account.finished_again,
+        "fetched again without having been in flight": account.unexplained,
+    }
+    for what, pages in listed.items():
+        if pages:
+            yield f"{len(pages)} {what}: {_some(pages)}"
+    if account.strangers:
+        yield f"{account.strangers} requests or lines of the index that are no page of the site"
+    if account.dead:
+        yield f"{account.dead} dead letters, where no page fails"
+    if account.unaccounted:
+        yield f"the store's counts do not add up: {account.unaccounted} unaccounted for"
+
+
+def _some(pages: Sequence[int]) -> str:
+    shown = ", ".join(f"page {page}" for page in pages[:_SHOWN])
+    return f"{shown}, …" if len(pages) > _SHOWN else shown

@@ -1,60 +1,77 @@
-"""A pretend site: its pages are computed, not downloaded, and the same in every process.
+"""A small site: the same pages, links and delays for the same seed.
 
-Each host is a tree of pages. A page links to its children, to the page above it and to the front
-page. Only the first kind is new to the crawl, and each page is the child of just one: if a single
-page were lost, so would be all that lies below it.
+Page 0 is the front page. Every other page is linked from exactly one page: if a single one were
+lost, so would be all that lies below it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, field
+from hashlib import sha256
 
-from yarl import URL
-
-from data_fetcher_core.core import Entry, RequestMeta
-
-HOSTS = ("alpha.example", "beta.example", "gamma.example", "delta.example", "epsilon.example")
-_CHILDREN = 4
+_WORDS = (
+    "amber",
+    "basin",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "harbor",
+    "island",
+    "lantern",
+)
+_WORDS_ON_A_PAGE = 150
+_DELAY = (0.03, 0.07)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Pages are numbered through all hosts: 0 to 4 are the front pages, one of each host."""
-
     pages: int
+    seed: int = 0
+    _below: list[list[int]] = field(init=False, repr=False, compare=False)
 
-    def front_pages(self) -> list[RequestMeta]:
-        return [RequestMeta(_url(number)) for number in range(min(self.pages, len(HOSTS)))]
+    def __post_init__(self) -> None:
+        chance = random.Random(self.seed)  # noqa: S311 - no secret
+        below: list[list[int]] = [[] for _ in range(self.pages)]
+        for page in range(1, self.pages):
+            below[chance.randrange(page)].append(page)
+        object.__setattr__(self, "_below", below)
 
-    def links(self, page: RequestMeta) -> list[RequestMeta]:
-        """What is found on a page, the known and the new."""
-        host, place = int(page.url.name) % len(HOSTS), int(page.url.name) // len(HOSTS)
-        below = range(_CHILDREN * place + 1, _CHILDREN * (place + 1) + 1)
-        linked = [max(place - 1, 0) // _CHILDREN, 0, *below]
-        numbers = [there * len(HOSTS) + host for there in linked]
-        return [
-            RequestMeta(_url(number), depth=page.depth + 1, referer=str(page.url))
-            for number in numbers
-            if number < self.pages
-        ]
+    def links(self, page: int) -> list[int]:
+        return self._below[page]
 
-    def urls(self) -> frozenset[str]:
-        """Every page that can be reached, found by walking the site without any queue."""
-        reached: dict[str, RequestMeta] = {}
-        waiting = self.front_pages()
-        while waiting:
-            page = waiting.pop()
-            if str(page.url) not in reached:
-                reached[str(page.url)] = page
-                waiting += self.links(page)
-        return frozenset(reached)
+    def html(self, page: int) -> bytes:
+        links = "\n".join(
+            f'<li><a href="{path_of(to)}">page {to}</a></li>' for to in self.links(page)
+        )
+        return (
+            f"<!doctype html><title>Page {page}</title>\n<h1>Page {page}</h1>\n"
+            f"<p>{self._text(page)}</p>\n<ul>\n{links}\n</ul>\n"
+        ).encode()
 
+    def digests(self) -> list[str]:
+        """Of every page as it is served, in SHA-256."""
+        return [sha256(self.html(page)).hexdigest() for page in range(self.pages)]
 
-def entries(pages: Iterable[RequestMeta]) -> list[Entry]:
-    """A lane for each host, and a key for each page, so that none is taken in twice."""
-    return [Entry(page, lane=page.url.host, key=page.fingerprint) for page in pages]
+    def delay(self, page: int) -> float:
+        """How long the server thinks about it, in seconds."""
+        return self._chance(page, "delay").uniform(*_DELAY)
+
+    def _text(self, page: int) -> str:
+        return " ".join(self._chance(page, "text").choices(_WORDS, k=_WORDS_ON_A_PAGE))
+
+    def _chance(self, page: int, purpose: str) -> random.Random:
+        return random.Random(f"{self.seed} {page} {purpose}")  # noqa: S311 - no secret
 
 
-def _url(number: int) -> URL:
-    return URL(f"https://{HOSTS[number % len(HOSTS)]}/page/{number}")
+def path_of(page: int) -> str:
+    return f"/page/{page}" if page else "/"
+
+
+def page_at(path: str) -> int | None:
+    """Which page a path leads to, if it is written as on the site."""
+    number = path.removeprefix("/page/") if path.startswith("/page/") else "0"
+    page = int(number) if number.isascii() and number.isdigit() else -1
+    return page if page >= 0 and path_of(page) == path else None

@@ -1,0 +1,1 @@
+"""``data-fetcher doctor``: whether everything is as it should be."""

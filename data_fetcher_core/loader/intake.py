@@ -1,0 +1,69 @@
+"""Where a body goes: into a storage if there is one, and into memory if it is small."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from data_fetcher_core.core import Sink, Stored
+from data_fetcher_core.errors import DataFetcherError
+from data_fetcher_core.loader.body import Body
+from data_fetcher_core.loader.charset import SNIFFED
+
+
+class Intake:
+    """Takes one body. What was written is discarded unless it was committed."""
+
+    def __init__(self, storage: Any, keep: int) -> None:
+        self._storage = storage
+        self._sink: Sink | None = None
+        self._digest = None if storage is not None else hashlib.sha256()
+        self._keep = keep
+        self._kept: list[bytes] | None = []
+        self._length = 0
+        self._head = b""
+
+    def body(self) -> bytes | None:
+        """The whole body, if it is not too large to be kept."""
+        return None if self._kept is None else b"".join(self._kept)
+
+    @property
+    def head(self) -> bytes:
+        """How a body begins that is too large to be kept."""
+        return self._head
+
+    async def take(self, body: Body) -> None:
+        """All of it."""
+        if self._storage is not None:
+            self._sink = self._storage.receive()
+        while piece := await body.piece():
+            self._remember(piece)
+            if self._sink is not None:
+                await self._sink.write(piece)
+
+    def _remember(self, piece: bytes) -> None:
+        self._length += len(piece)
+        if self._digest is not None:
+            self._digest.update(piece)
+        if self._kept is None:
+            return
+        self._kept.append(piece)
+        if self._length > self._keep:
+            self._head = b"".join(early[:SNIFFED] for early in self._kept[:SNIFFED])[:SNIFFED]
+            self._kept = None
+
+    async def commit(self) -> Stored:
+        """Where it is now; without a storage, only what it is."""
+        if self._sink is not None:
+            return await self._sink.commit()
+        digest = self._digest.hexdigest() if self._digest is not None else ""
+        return Stored(digest, self._length, "")
+
+    async def discard(self) -> None:
+        """Also when cancelled. The failure that led here is the one to tell."""
+        if self._sink is not None:
+            with anyio.CancelScope(shield=True), suppress(DataFetcherError):
+                await self._sink.discard()

@@ -1,0 +1,270 @@
+"""The decisions of the loader that need no network: waiting, charsets, headers, URLs."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import encodings
+from contextlib import suppress
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from data_fetcher_core.core import Page
+from data_fetcher_core.loader.charset import CODECS, charset_of, codec_of, content_type
+from data_fetcher_core.loader.deadlines import Deadlines
+from data_fetcher_core.loader.headers import kept, readable
+from data_fetcher_core.loader.retry_after import parse_retry_after
+from data_fetcher_core.loader.urls import shown_url, target_of
+from tests.properties import quick
+from tests.web import Site, answer, loading
+
+NOW = 1_700_000_000.0
+
+# --- Retry-After --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None), ("", None), ("5", 5.0), (" 120 ", 120.0), ("0", 0.0), ("1.5", 1.5),
+        ("-5", None), ("+5", None), ("5s", None), ("nan", None), ("inf", None), ("1e3", None),
+        ("٣", None), ("99999999", 86_400.0), ("9" * 1_000, None), ("soon", None),
+        (formatdate(NOW + 90, usegmt=True), 90.0), (formatdate(NOW - 90, usegmt=True), 0.0),
+        (formatdate(NOW + 1e6, usegmt=True), 86_400.0), ("Wed, 99 Foo 2020 00:00:00 GMT", None),
+        ("Wed, 01 Jan 99999 00:00:00 GMT", None), ("\udcff", None),
+    ],
+)  # fmt: skip
+def test_retry_after(value: str | None, seconds: float | None) -> None:
+    assert parse_retry_after(value, None, NOW) == seconds
+
+
+def test_retry_after_goes_by_the_servers_date() -> None:
+    later, date = formatdate(NOW + 3_690, usegmt=True), formatdate(NOW + 3_600, usegmt=True)
+    assert parse_retry_after(later, date, NOW) == 90
+    assert parse_retry_after(later, "nonsense", NOW) == 3_690
+    assert parse_retry_after("7", date, NOW) == 7
+
+
+@quick(100)
+@given(st.text(max_size=60), st.none() | st.text(max_size=60))
+def test_retry_after_is_sensible_or_nothing(value: str, date: str | None) -> None:
+    seconds = parse_retry_after(value, date, NOW)
+    assert seconds is None or 0 <= seconds <= 86_400
+
+
+# --- deadlines ----------------------------------------------------------------------------------
+
+
+async def wait_within(deadlines: Deadlines, seconds: float) -> str:
+    try:
+        with deadlines.begin():
+            await asyncio.sleep(seconds)
+    except TimeoutError:
+        return "late"
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    return "done"
+
+
+async def test_what_takes_too_long_is_ended() -> None:
+    deadlines = Deadlines(0.05)
+    async with asyncio.timeout(2.0):
+        waits = [0.0, 30.0, 0.01, 30.0, 0.0]
+        ends = await asyncio.gather(*(wait_within(deadlines, wait) for wait in waits))
+        assert ends == ["done", "late", "done", "late", "done"]
+        assert await wait_within(deadlines, 30.0) == "late"
+        assert await wait_within(deadlines, 0.0) == "done"
+
+
+async def test_those_who_began_later_end_later() -> None:
+    deadlines = Deadlines(0.1)
+    ended: list[int] = []
+
+    async def wait(number: int) -> None:
+        await asyncio.sleep(number * 0.02)
+        assert await wait_within(deadlines, 30.0) == "late"
+        ended.append(number)
+
+    async with asyncio.timeout(2.0):
+        await asyncio.gather(*map(wait, range(5)))
+    assert ended == [0, 1, 2, 3, 4]
+
+
+async def test_who_is_cancelled_is_not_late() -> None:
+    deadlines = Deadlines(30.0)
+    task = asyncio.ensure_future(wait_within(deadlines, 30.0))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_who_is_late_and_cancelled_stays_cancelled() -> None:
+    deadline = Deadlines(30.0).begin()
+    entered = asyncio.Event()
+
+    async def wait() -> None:
+        with deadline:
+            entered.set()
+            await asyncio.sleep(30.0)
+
+    task = asyncio.ensure_future(wait())
+    await entered.wait()
+    task.cancel()
+    deadline.expire()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_of_its_own_is_not_late() -> None:
+    deadlines = Deadlines(30.0)
+    with pytest.raises(KeyError), deadlines.begin():
+        raise KeyError
+    with pytest.raises(TimeoutError), deadlines.begin():
+        raise TimeoutError
+
+
+def test_deadlines_live_through_several_loops() -> None:
+    deadlines = Deadlines(0.05)
+    for _ in range(2):
+        assert asyncio.run(wait_within(deadlines, 0.0)) == "done"
+        assert asyncio.run(asyncio.wait_for(wait_within(deadlines, 30.0), 2.0)) == "late"
+
+
+# --- charsets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "media_type", "charset"),
+    [
+        (None, "", None), ("", "", None), ("text/html", "text/html", None),
+        ("Text/HTML;charset=UTF-8", "text/html", "utf-8"),
+        ("text/html; Charset='utf8'; x=y", "text/html", "utf-8"),
+        ('text/html; x=y; charset = "koi8_r"', "text/html", "koi8-r"),
+        ("text/html; charset=made-up", "text/html", None),
+        ("text/html; charset=", "text/html", None),
+        ("application/ld+json", "application/ld+json", None), ("nonsense", "", None),
+        ("; charset=utf-8", "", "utf-8"), ("text/html, text/plain", "text/html", None),
+        ("x" * 10_000, "", None), ("text/ht\udcffml", "text/ht", None),
+    ],
+)  # fmt: skip
+def test_content_types(header: str | None, media_type: str, charset: str | None) -> None:
+    assert content_type(header) == (media_type, charset)
+
+
+@pytest.mark.parametrize(
+    ("declared", "media_type", "head", "charset"),
+    [
+        (None, "text/html", b"plain", None),
+        ("cp1252", "text/html", b"<meta charset=utf-8>", "cp1252"),
+        (None, "text/html", b"<META  CharSet = 'Windows-1251' >", "cp1251"),
+        (None, "text/html", b'<meta http-equiv=x content="text/html; charset=big5">', "big5hkscs"),
+        (None, "text/html", b"<meta charset=utf-16>", "utf-8"),
+        (None, "text/html", b"<meta charset=made-up>", None),
+        (None, "text/html", b" " * 1_100 + b"<meta charset=koi8-r>", None),
+        (None, "text/plain", b"<meta charset=koi8-r>", None),
+        (None, "text/xml", b'<?xml version="1.0" encoding="euc-jp"?>', "euc-jp"),
+        (None, "application/rss+xml", b'<?xml version="1.0" encoding="latin1"?>', "cp1252"),
+        (None, "text/html", b"\xef\xbb\xbf<meta charset=koi8-r>", "utf-8-sig"),
+        ("utf-8", "text/html", b"\xef\xbb\xbfx", "utf-8-sig"),
+        (None, "", b"\xff\xfea\0", "utf-16"),
+        (None, "", b"\xfe\xff\0a", "utf-16"),
+        ("utf-16-le", "", b"\xfe\xff\0a", "utf-16"),
+        ("utf-16-le", "", b"a\0", "utf-16-le"),
+        (None, "text/html", b"", None),
+    ],
+)
+def test_charsets(declared: str | None, media_type: str, head: bytes, charset: str | None) -> None:
+    assert charset_of(declared, media_type, head) == charset
+
+
+def page(body: bytes, charset: str | None) -> Page:
+    return Page("http://example.org/", 200, "", len(body), 0.0, charset=charset, body=body)
+
+
+def test_every_label_is_a_charset_of_python() -> None:
+    for label, codec in CODECS.items():
+        assert codecs.lookup(codec)._is_text_encoding, label
+
+
+@quick(100)
+@given(st.sampled_from(sorted(set(CODECS.values()) | {"utf-16", "utf-8-sig"})), st.binary())
+def test_no_body_is_unreadable(charset: str, body: bytes) -> None:
+    assert isinstance(page(body, charset).text, str)
+
+
+@pytest.mark.parametrize(
+    "label", ["base64", "hex", "rot13", "zip", "idna", "punycode", "undefined", "unicode-escape",
+              "mbcs", "utf-7", "../../x", "", "x" * 10_000]
+)  # fmt: skip
+def test_what_is_no_charset_of_the_web_is_unknown(label: str) -> None:
+    assert codec_of(label) is None
+
+
+def test_labels_from_outside_are_not_remembered() -> None:
+    remembered = len(encodings._cache)
+    for number in range(100):
+        content_type(f"text/html; charset=made-up-{number}")
+    assert len(encodings._cache) == remembered
+
+
+@pytest.mark.parametrize("text", ["Привет", "caf\u00e9 €", "日本語", "مرحبا"])
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-8-sig"])
+async def test_a_page_in_its_charset(text: str, charset: str) -> None:
+    header = f"text/html; charset={charset.removesuffix('-sig')}"
+    async with (
+        Site({"/": answer(text.encode(charset), content_type=header)}) as site,
+        loading() as load,
+    ):
+        assert (await load(site.url())).text == text
+
+
+async def test_a_wrong_charset_garbles_and_breaks_nothing() -> None:
+    wrong = answer("é".encode("latin-1") * 3, content_type="text/html; charset=utf-8")
+    async with Site({"/": wrong}) as site, loading() as load:
+        assert (await load(site.url())).text == "\ufffd" * 3
+
+
+# --- headers and URLs ---------------------------------------------------------------------------
+
+
+@quick(100)
+@given(st.binary(max_size=40))
+def test_header_values_can_be_written_down(raw: bytes) -> None:
+    readable(raw.decode("utf-8", "surrogateescape")).encode()
+
+
+def test_kept_headers() -> None:
+    headers = CIMultiDictProxy(CIMultiDict([("Link", "a"), ("LINK", "b"), ("Set-Cookie", "c")]))
+    assert kept(headers) == {"link": "a, b"}
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/b", "http://example.org/b"), ("b#c", "http://example.org/x/b"),
+        ("?q=1", "http://example.org/x/a?q=1"), ("//other/", "http://other/"),
+        ("https://other/ü", "https://other/%C3%BC"), ("/\udcfc", "http://example.org/%FC"),
+        ("../../..", "http://example.org/"), ("/%7e%7E", "http://example.org/~~"),
+    ],
+)  # fmt: skip
+def test_targets(location: str, target: str) -> None:
+    assert str(target_of(URL("http://example.org/x/a?z"), location)) == target
+
+
+@quick(100)
+@given(st.text(max_size=60))
+def test_a_location_is_a_url_or_it_is_not(location: str) -> None:
+    with suppress(ValueError):
+        target_of(URL("http://example.org/"), location)
+
+
+def test_urls_in_messages() -> None:
+    assert shown_url(URL("http://me:s3cret@example.org/a")) == "http://example.org/a"
+    assert len(shown_url(URL("http://example.org/" + "x" * 10_000))) < 400
