@@ -139,7 +139,7 @@ def _as_url(url: URL | str) -> URL:
         raise ValidationError(f"a URL is a string or a yarl.URL, not {type(url).__name__}")
     try:
         return URL(url)
-    except ValueError as error:
+    except (ValueError, IndexError) as error:
         raise ValidationError(f"not a URL: {url[:200]!r} ({error})") from None
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from data_fetcher_core.core import RequestMeta, canonical_url
+from data_fetcher_core.errors import ValidationError
 
 
 def print_of(url: URL) -> str:
@@ -105,3 +106,9 @@ def test_it_is_idempotent(scheme: str, host: str, rest: str) -> None:
     assert str(canonical_url(read_again)) == str(canonical)
     assert print_of(url) == print_of(canonical) == print_of(read_again)
     assert print_of(URL(str(url))) == print_of(url)
+
+
+@pytest.mark.parametrize("text", ["http://[", "http://[]@/", "//[]@", "http://h:99999/"])
+def test_what_is_no_url_is_told_so(text: str) -> None:
+    with pytest.raises(ValidationError, match="not a URL"):
+        RequestMeta(text)

@@ -195,7 +195,7 @@ async def test_a_silent_seed_is_passed_over_next_time(
         proxy.block()
         alive = redis_cluster.nodes[1].port
         url = f"redis+cluster://127.0.0.1:{proxy.port},127.0.0.1:{alive}"
-        store = open_redis(url, op_timeout=0.3)
+        store = open_redis(url, op_timeout=1.5)
         with pytest.raises(StoreUnavailable, match="did not answer"):
             await store.put("key", 1)
         await store.put("key", 1)

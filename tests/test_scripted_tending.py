@@ -90,7 +90,7 @@ async def test_cancelling_reaches_every_place(engine: ScriptedEngine, op: Number
     release = Settlement(grant.token, Move.RELEASE, head=decode(grant.record).head())
     assert await engine.settle(op(), [release]) == [(Outcome.CANCELLED, [])]
     assert await engine.stats() == QueueStats(
-        ready=1, lanes=1, enqueued=43, duplicates=2, cancelled=42
+        ready=1, lanes=1, enqueued=43, duplicates=2, cancelled=42, keyed=42
     )
 
 

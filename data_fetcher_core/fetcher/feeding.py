@@ -71,8 +71,8 @@ class Feeder:
                 self._refill.unpark(lease.lane)
                 await self._take_turn(lease, name)
             else:
-                await self._refill.park(lease.lane)
-                await lease.give_back()
+                await self._pauses.insist(lambda: self._refill.park(lease.lane), needs_room=False)
+                await self._pauses.insist(lease.give_back, needs_room=False)
 
     async def _take_turn(self, lease: Lease, name: str) -> None:
         standing = await self._standing(name)
@@ -119,7 +119,7 @@ class Feeder:
         """All that a turn gave and where the locator stands: one step."""
         saved = {checkpoint_name(name): standing.to_checkpoint()}
         if standing.exhausted:
-            await lease.drop(saved)
+            await self._pauses.insist(lambda: lease.drop(saved), needs_room=False)
             return 0
         early, rest = entries[:-_STEP], entries[-_STEP:]
         new = 0

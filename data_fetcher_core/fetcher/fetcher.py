@@ -19,7 +19,7 @@ from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.exporting import Exporter, has_index
 from data_fetcher_core.fetcher.feeding import Feeder
 from data_fetcher_core.fetcher.options import FetcherOptions
-from data_fetcher_core.fetcher.pausing import Pauses
+from data_fetcher_core.fetcher.pausing import FULL, Pauses
 from data_fetcher_core.fetcher.refilling import Refill
 from data_fetcher_core.fetcher.result import FetchResult
 from data_fetcher_core.fetcher.settling import Failures
@@ -132,15 +132,29 @@ class _Run:
             beside.start_soon(self._refill.run)
             await self._drain(stop)
             beside.cancel_scope.cancel()
-        await self._refill.bring_back()
-        if self._exporter is not None:
-            await self._exporter.finish()
-        return FetchResult(
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(self._give_up_when_asked, stop)
+            lacking = await self._end()
+            beside.cancel_scope.cancel()
+        result = FetchResult(
             processed_count=self._worker.processed,
             errors=list(self._failures.last),
             context=self._plan.context,
             stats=await self._queue.stats(),
         )
+        if lacking is not None and result.is_finished:
+            raise lacking
+        return result
+
+    async def _end(self) -> Exception | None:
+        """What there was no room for, if nobody waits for it: it is done when the run goes on."""
+        try:
+            await self._refill.bring_back()
+            if self._exporter is not None:
+                await self._exporter.finish()
+        except FULL as error:
+            return error
+        return None
 
     async def _bind_storage(self) -> None:
         """A storage belongs to one run, from its birth until it is forgotten."""
@@ -162,7 +176,7 @@ class _Run:
     async def _work(self, stream: LeaseStream, group: TaskGroup, stop: Stop) -> None:
         while (lease := await self._next(stream)) is not None:
             if stop.is_asked:
-                await lease.give_back()
+                await self._pauses.insist(lease.give_back, needs_room=False)
                 return
             name = locator_of(lease.item)
             if name is not None:
@@ -190,6 +204,11 @@ class _Run:
         await self._queue.shutdown()
         await self._clock.sleep(self._options.grace)
         workers.cancel_scope.cancel()
+
+    async def _give_up_when_asked(self, stop: Stop) -> None:
+        """Who is to stop does not wait for room."""
+        await stop.wait()
+        self._pauses.give_up()
 
 
 def check_plan(plan: FetchPlan) -> None:
@@ -221,7 +240,9 @@ async def _left(queue: KVStoreQueue) -> AsyncIterator[None]:
         with anyio.move_on_after(_GOODBYE, shield=True), suppress(StoreError):
             await queue.close()
         raise
-    await queue.close()
+    # A store without room keeps what is given back as it was, and it will be found.
+    with suppress(StoreFull):
+        await queue.close()
 
 
 @contextmanager

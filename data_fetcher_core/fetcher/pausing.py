@@ -22,6 +22,11 @@ class Pauses:
         self._clock = clock
         self._tell = tell
         self._is_told = False
+        self._is_patient = True
+
+    def give_up(self) -> None:
+        """From now on nobody waits for room."""
+        self._is_patient = False
 
     async def insist(self, act: Callable[[], Awaitable[T]], *, needs_room: bool = True) -> T:
         """Do it, again and again while there is no room.
@@ -33,6 +38,8 @@ class Pauses:
             try:
                 done = await act()
             except FULL as error:
+                if not self._is_patient:
+                    raise
                 await self.wait(error)
             else:
                 if needs_room:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from data_fetcher_core.core import public_url
 from data_fetcher_core.errors import FetchError, Postponed, Skipped, StorageError, StorageFull
@@ -15,6 +17,7 @@ from data_fetcher_core.fetcher.result import MOST_ERRORS
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from data_fetcher_core.retry import Bury
 
+T = TypeVar("T")
 _log = logging.getLogger("data_fetcher_core.fetcher")
 
 
@@ -63,7 +66,7 @@ class Failures:
             await self._postpone(lease, error)
             return False
         if isinstance(error, Skipped):
-            await lease.complete()
+            await self._insist(lease.complete)
             self._tell(NotFetched(self._namespace, _url(lease), str(error)))
             return True
         if isinstance(error, StorageError):
@@ -71,30 +74,33 @@ class Failures:
             return False
         return await self._fail(lease, error, judge(error))
 
+    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
+        return await self._pauses.insist(act, needs_room=False)
+
     async def _keep(self, lease: Lease, error: StorageError) -> None:
         """No request is to blame for a storage that is full, which passes, or broken."""
-        await lease.give_back()
+        await self._insist(lease.give_back)
         if not isinstance(error, StorageFull):
             raise error
         await self._pauses.wait(error)
 
     async def _postpone(self, lease: Lease, error: Postponed) -> None:
-        interval = max(error.interval, lease.interval)
-        await self._queue.pace(lease.lane, interval=interval, limit=lease.lane_limit or None)
-        await self._queue.shut(lease.lane, interval)
-        await lease.give_back()
+        interval, limit = max(error.interval, lease.interval), lease.lane_limit or None
+        await self._insist(lambda: self._queue.pace(lease.lane, interval=interval, limit=limit))
+        await self._insist(lambda: self._queue.shut(lease.lane, interval))
+        await self._insist(lease.give_back)
 
     async def _fail(self, lease: Lease, error: Exception, verdict: Verdict) -> bool:
         if not isinstance(error, FetchError):
             _log.warning("%s failed", _url(lease), exc_info=error)
         if verdict.shut_for:
-            await self._queue.shut(lease.lane, verdict.shut_for)
+            await self._insist(lambda: self._queue.shut(lease.lane, verdict.shut_for))
             self._tell(LaneShut(self._namespace, lease.lane, verdict.shut_for, str(error)))
         if verdict.blames_host:
             await self._breakers.note_bad(lease)
         if verdict.is_hopeless:
-            await lease.bury(str(error), error)
-        elif not isinstance(await lease.fail(error), Bury):
+            await self._insist(lambda: lease.bury(str(error), error))
+        elif not isinstance(await self._insist(lambda: lease.fail(error)), Bury):
             return False
         self.last.append(f"{_url(lease)}: {error}")
         return True

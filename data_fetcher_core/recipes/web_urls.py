@@ -39,7 +39,7 @@ def _joined(reference: str, base: URL | None) -> URL:
         url = URL(reference)
         # With a scheme and without a host, joining would take it for a path.
         return url if base is None or url.scheme else base.join(url)
-    except ValueError:  # which may quote a password
+    except (ValueError, IndexError):  # which may quote a password
         raise ValueError("not a URL") from None
 
 
