@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import deque
 from types import TracebackType
@@ -12,12 +13,19 @@ from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.engine import STEP
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.selection import Selection
-from data_fetcher_core.queue.together import Together
 
 if TYPE_CHECKING:
     from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
 
 Until = Literal["closed", "drained"]
+
+
+class _Fill:
+    """A lease under way; ``found_nothing`` means that there will be no more."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self.found_nothing = False
 
 
 class LeaseStream:
@@ -43,7 +51,7 @@ class LeaseStream:
         self._started: dict[str, float] = {}
         self._asked_at = -math.inf
         self._readers = 0
-        self._filling: Together[bool] = Together()
+        self._filling: _Fill | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -62,7 +70,7 @@ class LeaseStream:
             lease = await self._next_buffered(client)
             if lease is not None:
                 return lease
-            if not await self._filling.run(self._fill):
+            if not await self._fill_for_all():
                 raise StopAsyncIteration
 
     async def _belong_to(self, client: Client) -> None:
@@ -76,7 +84,7 @@ class LeaseStream:
         """The first that is due. Meanwhile another reader, or a shut lane, may take it away."""
         while self._buffer:
             now = client.clock.monotonic()
-            lease = min(self._buffer, key=lambda lease: max(self._due(lease), now))
+            lease = self._first_due(now)
             if self._due(lease) > now:
                 await client.clock.sleep(self._due(lease) - now)
                 continue
@@ -85,6 +93,12 @@ class LeaseStream:
                 self._note_start(lease, now)
                 return lease
         return None
+
+    def _first_due(self, now: float) -> Lease:
+        first = self._buffer[0]
+        if not first.interval:
+            return first
+        return min(self._buffer, key=lambda lease: max(self._due(lease), now))
 
     def is_idle(self, since: float) -> bool:
         """Whether nobody has asked it for anything since then."""
@@ -97,6 +111,20 @@ class LeaseStream:
     def _due(self, lease: Lease) -> float:
         started = self._started.get(lease.lane) if lease.interval else None
         return -math.inf if started is None else started + lease.interval
+
+    async def _fill_for_all(self) -> bool:
+        """One of those who read leases for all of them; whether there is anything to look for."""
+        fill = self._filling
+        if fill is not None:
+            await fill.over.wait()
+            return not fill.found_nothing
+        self._filling = fill = _Fill()
+        try:
+            fill.found_nothing = not await self._fill()
+        finally:
+            self._filling = None
+            fill.over.set()
+        return not fill.found_nothing
 
     async def _fill(self) -> bool:
         """Take more leases, for all who read; none means that the queue is shut, or drained."""
