@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -28,6 +30,7 @@ from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.queue import KVStoreQueue, QueueOptions, RequestMetaSerializer
 from data_fetcher_core.retry import FixedDelays
+from data_fetcher_core.storage import FileStorage
 from tests.conftest import OpenStore
 from tests.fetching import Answer, ApiLocator, FakeApi, ListLocator, Loader, page, plan_of, url
 from tests.harness import accounted, eventually, letters
@@ -560,3 +563,14 @@ async def test_a_crawl_delay_does_not_shorten_the_interval_that_was_chosen() -> 
     plan = plan_of(MemoryStore(), [ListLocator([url(n) for n in range(4)])], Loader(answer))
     await fetcher(queue={"lane_interval": 0.2}).run(plan)
     assert min(b - a for a, b in itertools.pairwise(begun[1:])) >= 0.15
+
+
+async def test_what_is_no_page_has_a_line_in_the_index_all_the_same(
+    store: KeyValueStore, tmp_path: Path
+) -> None:
+    storage = FileStorage(tmp_path)
+    loader = Loader(lambda request: {"anything": 1})
+    await fetcher().run(plan_of(store, [ListLocator([url(1)])], loader, storage=storage))
+    await storage.close()
+    (line,) = (tmp_path / "index.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"n": 1, "url": url(1)}

@@ -61,7 +61,7 @@ class Worker:
             has_ended = await self._failures.settle(lease, error)
             self.processed += has_ended
         else:
-            line = index_entry(result)
+            line = index_entry(result) or {"url": str(public_url(lease.item.url))}
             await self._complete(lease, line, children)
             await self._breakers.note_good(lease)
             self.processed += 1
