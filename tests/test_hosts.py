@@ -250,3 +250,77 @@ async def test_breakers_are_shared_by_every_store(make_queue: MakeQueue) -> None
     assert isinstance(shut, LaneShut)
     assert (shut.lane, shut.duration) == ("host", pytest.approx(5.0, abs=0.1))
     assert await queues[1].lease() == []
+
+
+async def opened_and_recovered(
+    make_queue: MakeQueue, clock: ManualClock, between: Callable[[KVStoreQueue], Awaitable[None]]
+) -> KVStoreQueue:
+    """A lane whose breaker opened and closed; ``between`` happens after the leases were taken."""
+    queue = make_queue(lane_concurrency=8)
+    breakers = Breakers(queue, "fetch:test", BreakerOptions(failures=2), lambda _: None)
+    await queue.enqueue([Entry(n, lane="host") for n in range(30)])
+    leases = await queue.lease(2)
+    await between(queue)
+    for lease in leases:
+        await breakers.note_bad(lease)
+        await lease.complete()
+    clock.advance(30.0)
+    (probe,) = await queue.lease()
+    await breakers.note_good(probe)
+    await probe.complete()
+    return queue
+
+
+async def test_a_breaker_leaves_the_pace_of_its_host_alone(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    async def crawl_delay(queue: KVStoreQueue) -> None:
+        await queue.pace("host", interval=10.0)
+
+    queue = await opened_and_recovered(make_queue, clock, crawl_delay)
+    clock.advance(30.0)
+    assert len(await queue.lease(9)) == 1
+    assert await queue.lease(9) == []
+
+
+async def test_a_breaker_does_not_make_the_usual_interval_its_hosts_own(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    async def nothing(_: KVStoreQueue) -> None: ...
+
+    await opened_and_recovered(make_queue, clock, nothing)
+    slower = make_queue(lane_interval=5.0, update=True)
+    clock.advance(30.0)
+    assert [len(await slower.lease(9)) for _ in range(2)] == [1, 0]
+
+
+async def test_a_lane_whose_rescuer_died_gets_its_places_back(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Who closed the breaker was killed before it lifted the limit."""
+    queue = make_queue(lane_concurrency=8)
+    await queue.enqueue([Entry(n, lane="host") for n in range(30)])
+    await queue.limit("host", 1)
+    await queue.swap_checkpoint("breaker:host", None, ["x", 0, [], 0, 0.0, 0.0])
+    breakers = Breakers(queue, "fetch:test", BreakerOptions(), lambda _: None)
+    (lease,) = await queue.lease(9)
+    await breakers.note_good(lease)
+    assert len(await queue.lease(9)) == 7
+
+
+async def test_with_one_place_a_breaker_is_closed_by_whoever_succeeds(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queues = [make_queue(lane_concurrency=1), make_queue()]
+    told: list[Event] = []
+    options = BreakerOptions(failures=2)
+    breakers = [Breakers(q, "fetch:test", options, told.append) for q in queues]
+    await queues[0].enqueue([Entry(n, lane="host") for n in range(30)])
+    for who, good in [(1, True), (0, False), (0, False)]:
+        (lease,) = await queues[who].lease()
+        await (breakers[who].note_good if good else breakers[who].note_bad)(lease)
+        await lease.complete()
+    clock.advance(6.0)
+    (probe,) = await queues[1].lease()
+    await breakers[1].note_good(probe)
+    assert [type(event) for event in told] == [LaneShut, LaneRecovered]

@@ -184,7 +184,7 @@ async def test_a_policy_that_buries(make_queue: MakeQueue) -> None:
         raise ValueError("no page")
     (letter,) = await letters(queue)
     assert (letter.reason, letter.detail, letter.attempts) == (DeathReason.FAILED, "hopeless", 1)
-    assert told == [Buried("fetch:test", lease.id, "failed", "hopeless")]
+    assert told == [Buried("fetch:test", lease.id, "failed", "no page (hopeless)")]
 
 
 async def test_attempts_used_up_bury(make_queue: MakeQueue, clock: ManualClock) -> None:

@@ -30,8 +30,8 @@ class Breakers:
         self._options = options
         self._tell = tell
         self._known: dict[str, _Known] = {}
-        # The limit of a lane when its record was read.
-        self._limits: dict[str, int] = {}
+        # The limit of a lane when its record was read, and when that was.
+        self._looks: dict[str, tuple[int, float]] = {}
         self._good: dict[str, Counter[int]] = {}
 
     async def note_good(self, lease: Lease) -> None:
@@ -56,11 +56,17 @@ class Breakers:
         That another process opened it shows in the limit of the lane.
         """
         known = self._known.get(lease.lane)
-        if known is None or lease.lane_limit != self._limits.get(lease.lane):
+        if known is None or self._is_stale(lease):
             self._known.pop(lease.lane, None)
             return lease.lane_limit == self._options.probes
         _, breaker = known
         return not breaker.is_closed or breaker.streak > 0
+
+    def _is_stale(self, lease: Lease) -> bool:
+        """A host that gets as many as there are probes in any case is looked at now and then."""
+        limit, read_at = self._looks[lease.lane]
+        is_old = lease.now - read_at >= self._options.cooldown
+        return lease.lane_limit != limit or (is_old and limit == self._options.probes)
 
     async def _change(self, lease: Lease, *, good: bool) -> None:
         """A store without room forgets this one; what it knows of the host stays as it was."""
@@ -84,9 +90,10 @@ class Breakers:
     async def _read(self, lease: Lease) -> _Known:
         lane = lease.lane
         if lane not in self._known:
-            self._limits[lane] = lease.lane_limit
+            self._looks[lane] = lease.lane_limit, lease.now
             raw = await self._queue.checkpoint(_name(lane))
             self._known[lane] = raw, Breaker() if raw is None else Breaker.from_state(raw[1:])
+            await self._lift_limit(lease, self._known[lane][1])
         return self._known[lane]
 
     async def _write(self, lane: str, raw: Any, after: Breaker) -> bool:
@@ -101,7 +108,7 @@ class Breakers:
 
     async def _act(self, lease: Lease, before: Breaker, after: Breaker) -> None:
         if after.is_closed and not before.is_closed:
-            await self._queue.pace(lease.lane, interval=lease.interval or None)
+            await self._queue.limit(lease.lane, None)
             self._tell(LaneRecovered(self._namespace, lease.lane))
         elif after.open_until != before.open_until:
             await self._shut(lease, after)
@@ -109,9 +116,14 @@ class Breakers:
     async def _shut(self, lease: Lease, breaker: Breaker) -> None:
         duration = max(0.0, breaker.open_until - lease.now)
         probes = self._options.probes
-        await self._queue.pace(lease.lane, interval=lease.interval or None, limit=probes)
+        await self._queue.limit(lease.lane, probes)
         await self._queue.shut(lease.lane, duration)
         self._tell(LaneShut(self._namespace, lease.lane, duration, "it fails too often"))
+
+    async def _lift_limit(self, lease: Lease, breaker: Breaker) -> None:
+        """Give a lane its places back, if who closed its breaker died before doing so."""
+        if breaker.is_closed and lease.lane_limit == self._options.probes:
+            await self._queue.limit(lease.lane, None)
 
     async def _hold_shut(self, lease: Lease, breaker: Breaker) -> None:
         """Shut a lane after all, if who opened its breaker died before doing so."""

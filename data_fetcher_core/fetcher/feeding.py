@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,15 +13,20 @@ from anyio.abc import TaskGroup
 from data_fetcher_core.core import Entry, FetchRunContext, Locator
 from data_fetcher_core.errors import FetchError, ValidationError
 from data_fetcher_core.events import Fed, Subscriber
+from data_fetcher_core.fetcher.early import Early
 from data_fetcher_core.fetcher.entering import as_entries
 from data_fetcher_core.fetcher.pausing import Pauses
 from data_fetcher_core.fetcher.refilling import Refill
 from data_fetcher_core.fetcher.settling import Failures
-from data_fetcher_core.fetcher.turns import Standing, checkpoint_name, turn_entry, turn_lane
+from data_fetcher_core.fetcher.states import checkpoint_of, first_state
+from data_fetcher_core.fetcher.turns import (
+    Standing,
+    checkpoint_name,
+    locator_of,
+    turn_entry,
+    turn_lane,
+)
 from data_fetcher_core.queue import KVStoreQueue, Lease
-
-# One step takes so many requests.
-_STEP = 10_000
 
 
 class Feeder:
@@ -35,10 +41,12 @@ class Feeder:
         refill: Refill,
         failures: Failures,
         pauses: Pauses,
+        early: Early,
         timeout: float,
         namespace: str,
         tell: Subscriber,
     ) -> None:
+        self._early = early
         self._queue = queue
         self._locators = locators
         self._context = context
@@ -49,7 +57,8 @@ class Feeder:
         self._namespace = namespace
         self._tell = tell
         # How many turns a locator object here has behind it; others may have gone on elsewhere.
-        self._turns: dict[str, int] = dict.fromkeys(locators, 0)
+        self._turns: dict[str, int] = {}
+        self._first_states = {name: first_state(one) for name, one in locators.items()}
 
     async def register(self) -> None:
         """Give every locator its turn, if nobody did before."""
@@ -58,6 +67,20 @@ class Feeder:
             await self._queue.reopen(turn_lane(name))
         turns = [turn_entry(name) for name in self._locators]
         await self._pauses.insist(lambda: self._queue.enqueue(turns))
+
+    async def revive(self) -> bool:
+        """Bring back the turns of locators that have more but no turn; whether there are any.
+
+        Asked when nothing is left to do. A dead letter of a turn can be purged; then it is the
+        locator's checkpoint that knows there is more.
+        """
+        lacking = {name for name in self._locators if not (await self._standing(name)).exhausted}
+        if not lacking:
+            return False
+        async for letter in self._queue.dead_letters():
+            lacking.discard(letter.item and locator_of(letter.item))
+        turns = [turn_entry(name, f"#{os.urandom(6).hex()}") for name in sorted(lacking)]
+        return bool(await self._pauses.insist(lambda: self._queue.enqueue(turns)))
 
     def take(self, lease: Lease, name: str, group: TaskGroup) -> None:
         """A turn does not keep a worker from its work."""
@@ -76,6 +99,9 @@ class Feeder:
 
     async def _take_turn(self, lease: Lease, name: str) -> None:
         standing = await self._standing(name)
+        if standing.exhausted:
+            await self._pauses.insist(lease.drop, needs_room=False)
+            return
         try:
             self._restore(name, standing)
             found, state = await self._ask(self._locators[name])
@@ -99,9 +125,10 @@ class Feeder:
         if self._turns.get(name) == standing.turn:
             return
         locator = self._locators[name]
+        state = standing.state if standing.turn else self._first_states[name]
         restore = getattr(type(locator), "restore", None)
-        if standing.state is not None and callable(restore):
-            restore(locator, standing.state)
+        if state is not None and callable(restore) and state != checkpoint_of(locator):
+            restore(locator, state)
 
     async def _ask(self, locator: Locator) -> tuple[list[Any], Any]:
         """What it gives and where it then stands, with nothing in between."""
@@ -110,7 +137,7 @@ class Feeder:
                 found = await locator.get_next_urls(self._context)
         except TimeoutError:
             raise FetchError(f"a locator took longer than {self._timeout:g} s") from None
-        state = _checkpoint_of(locator)
+        state = checkpoint_of(locator)
         return [] if found is None else _listed(found), state
 
     async def _settle(
@@ -121,16 +148,8 @@ class Feeder:
         if standing.exhausted:
             await self._pauses.insist(lambda: lease.drop(saved), needs_room=False)
             return 0
-        early, rest = entries[:-_STEP], entries[-_STEP:]
-        new = 0
-        if early:  # Their keys make it harmless to bring them again after a crash.
-            new = await self._pauses.insist(lambda: self._queue.enqueue(early))
-        return new + await self._pauses.insist(lambda: lease.progress(rest, saved))
-
-
-def _checkpoint_of(locator: Locator) -> Any:
-    method = getattr(type(locator), "checkpoint", None)
-    return method(locator) if callable(method) else None
+        last, new = await self._early.bring(entries)
+        return new + await self._pauses.insist(lambda: lease.progress(last, saved))
 
 
 def _listed(found: Any) -> list[Any]:

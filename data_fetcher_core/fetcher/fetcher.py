@@ -13,9 +13,16 @@ from anyio.abc import TaskGroup
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import FetchPlan, FetchRunContext
-from data_fetcher_core.errors import ConfigurationError, StoreError, StoreFull, ValidationError
+from data_fetcher_core.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreFull,
+    StoreLost,
+    ValidationError,
+)
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.fetcher.breakers import Breakers
+from data_fetcher_core.fetcher.early import Early
 from data_fetcher_core.fetcher.exporting import Exporter, has_index
 from data_fetcher_core.fetcher.feeding import Feeder
 from data_fetcher_core.fetcher.options import FetcherOptions
@@ -95,6 +102,7 @@ class _Run:
         self._pauses = pauses = Pauses(namespace, clock, tell)
         breakers = Breakers(queue, namespace, options.breaker, tell)
         self._failures = Failures(queue, namespace, breakers=breakers, pauses=pauses, tell=tell)
+        early = Early(queue, pauses)
         self._refill = Refill(queue, plan.target_queue_size, plan.concurrency, clock)
         self._feeder = Feeder(
             queue,
@@ -103,6 +111,7 @@ class _Run:
             refill=self._refill,
             failures=self._failures,
             pauses=pauses,
+            early=early,
             timeout=options.locator_timeout,
             namespace=namespace,
             tell=tell,
@@ -114,6 +123,7 @@ class _Run:
             breakers=breakers,
             failures=self._failures,
             pauses=pauses,
+            early=early,
             clock=clock,
             tell=tell,
         )
@@ -124,14 +134,19 @@ class _Run:
         )
 
     async def go(self, stop: Stop) -> FetchResult:
-        await self._bind_storage()
+        birth = await self._birth()
+        if self._storage is not None:
+            await self._storage.bind(birth)
         await self._feeder.register()
         async with anyio.create_task_group() as beside:
             if self._exporter is not None:
                 beside.start_soon(self._exporter.run)
             beside.start_soon(self._refill.run)
             await self._drain(stop)
+            while not stop.is_asked and await self._feeder.revive():
+                await self._drain(stop)
             beside.cancel_scope.cancel()
+        await self._check_birth(birth)
         async with anyio.create_task_group() as beside:
             beside.start_soon(self._give_up_when_asked, stop)
             lacking = await self._end()
@@ -156,13 +171,17 @@ class _Run:
             return error
         return None
 
-    async def _bind_storage(self) -> None:
-        """A storage belongs to one run, from its birth until it is forgotten."""
-        if self._storage is None:
-            return
+    async def _birth(self) -> str:
+        """What tells this run from one of the same name that was forgotten. All agree on it."""
         name = f"{self._plan.context.run_id}#{os.urandom(6).hex()}"
-        await self._queue.swap_checkpoint(BIRTH, None, name)
-        await self._storage.bind(await self._queue.checkpoint(BIRTH))
+        await self._pauses.insist(lambda: self._queue.swap_checkpoint(BIRTH, None, name))
+        return str(await self._queue.checkpoint(BIRTH))
+
+    async def _check_birth(self, birth: str) -> None:
+        if await self._queue.checkpoint(BIRTH) != birth:
+            raise StoreLost(
+                f"the run {self._plan.context.run_id!r} was forgotten while it was being worked on"
+            )
 
     async def _drain(self, stop: Stop) -> None:
         stream = self._queue.leases(until="drained")
@@ -192,6 +211,7 @@ class _Run:
     async def _next(self, stream: LeaseStream) -> Lease | None:
         """A store that is full to the last byte cannot even lease."""
         while True:
+            await self._pauses.pass_by()
             try:
                 return await anext(stream, None)
             except StoreFull as error:

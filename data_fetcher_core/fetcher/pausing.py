@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from data_fetcher_core.events import GoesOn, Paused, Subscriber
 
 T = TypeVar("T")
 FULL = (StoreFull, StorageFull)
-_INTERVAL = 2.0
+_SHORTEST, _LONGEST = 2.0, 30.0
 
 
 class Pauses:
@@ -23,6 +24,8 @@ class Pauses:
         self._tell = tell
         self._is_told = False
         self._is_patient = True
+        self._trying = asyncio.Lock()
+        self._interval = _SHORTEST
 
     def give_up(self) -> None:
         """From now on nobody waits for room."""
@@ -47,14 +50,27 @@ class Pauses:
                 return done
 
     async def wait(self, error: Exception) -> None:
-        """Until it is worth trying again."""
+        """Until it is worth trying again: one tries at a time, and later each time.
+
+        So a full disk does not mean that pages are fetched over and over.
+        """
         if not self._is_told:
             self._is_told = True
             self._tell(Paused(self._namespace, str(error)))
-        await self._clock.sleep(_INTERVAL)
+        await self.pass_by()
+
+    async def pass_by(self) -> None:
+        """Whoever is about to begin something waits here while there is a pause."""
+        if not self._is_told:
+            return
+        async with self._trying:
+            if self._is_told:
+                await self._clock.sleep(self._interval)
+                self._interval = min(2 * self._interval, _LONGEST)
 
     def is_over(self) -> None:
         """Something that needs room has succeeded."""
         if self._is_told:
             self._is_told = False
+            self._interval = _SHORTEST
             self._tell(GoesOn(self._namespace))

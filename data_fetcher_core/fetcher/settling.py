@@ -85,9 +85,10 @@ class Failures:
         await self._pauses.wait(error)
 
     async def _postpone(self, lease: Lease, error: Postponed) -> None:
-        interval, limit = max(error.interval, lease.interval), lease.lane_limit or None
-        await self._insist(lambda: self._queue.pace(lease.lane, interval=interval, limit=limit))
-        await self._insist(lambda: self._queue.shut(lease.lane, interval))
+        """What the run was told to wait between two requests is not made shorter by the host."""
+        if error.interval > lease.interval:
+            await self._insist(lambda: self._queue.pace(lease.lane, interval=error.interval))
+            await self._insist(lambda: self._queue.shut(lease.lane, error.interval))
         await self._insist(lease.give_back)
 
     async def _fail(self, lease: Lease, error: Exception, verdict: Verdict) -> bool:

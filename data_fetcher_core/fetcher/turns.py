@@ -35,10 +35,10 @@ def locator_of(request: RequestMeta) -> str | None:
     return request.flags.get(_FLAG) if request.url.scheme == "about" else None
 
 
-def turn_entry(locator: str) -> Entry:
-    """Its key registers a locator once, whoever comes first."""
+def turn_entry(locator: str, again: str = "") -> Entry:
+    """Its key registers a locator once, whoever comes first; ``again`` makes another one."""
     lane = turn_lane(locator)
-    return Entry(RequestMeta(_ADDRESS, flags={_FLAG: locator}), lane=lane, key=lane)
+    return Entry(RequestMeta(_ADDRESS, flags={_FLAG: locator}), lane=lane, key=lane + again)
 
 
 def turn_lane(locator: str) -> str:

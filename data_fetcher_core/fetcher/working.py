@@ -12,6 +12,7 @@ from data_fetcher_core.core import Entry, FetchPlan, RequestMeta, public_url
 from data_fetcher_core.errors import FetchError, LeaseLost, StoreError
 from data_fetcher_core.events import Fetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
+from data_fetcher_core.fetcher.early import Early
 from data_fetcher_core.fetcher.entering import as_entries
 from data_fetcher_core.fetcher.exporting import has_index, index_entry
 from data_fetcher_core.fetcher.pausing import Pauses
@@ -36,11 +37,13 @@ class Worker:
         pauses: Pauses,
         clock: Clock,
         tell: Subscriber,
+        early: Early,
     ) -> None:
         self._recipe = plan.recipe
         self._context = plan.context
         self._storage = getattr(plan.context.app_config, "storage", None)
         self._has_index = has_index(self._storage)
+        self._early = early
         self._handlers = _handlers(plan.recipe.bundle_locators)
         self._namespace = namespace
         self._timeout = timeout
@@ -55,14 +58,14 @@ class Worker:
         begun = self._clock.monotonic()
         try:
             result, children = await self._load(lease.item)
+            line = index_entry(result) or {"url": str(public_url(lease.item.url))}
+            await self._complete(lease, line, children)
         except (StoreError, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a loader raises is settled
             has_ended = await self._failures.settle(lease, error)
             self.processed += has_ended
         else:
-            line = index_entry(result) or {"url": str(public_url(lease.item.url))}
-            await self._complete(lease, line, children)
             await self._breakers.note_good(lease)
             self.processed += 1
             self._tell_fetched(lease, line, len(children), self._clock.monotonic() - begun)
@@ -88,8 +91,9 @@ class Worker:
 
     async def _complete(self, lease: Lease, line: Line, children: list[Entry]) -> None:
         result = line if self._has_index else None
+        last, _ = await self._early.bring(children)
         await self._pauses.insist(
-            lambda: lease.complete(enqueue=children, result=result), needs_room=bool(children)
+            lambda: lease.complete(enqueue=last, result=result), needs_room=bool(last)
         )
 
     def _tell_fetched(self, lease: Lease, line: Line, children: int, seconds: float) -> None:

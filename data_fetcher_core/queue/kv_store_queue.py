@@ -245,6 +245,11 @@ class KVStoreQueue:
         """Open a lane at once, whatever shut it."""
         await self._change(LaneChange(read_lanes([lane])[0], reopen=True))
 
+    async def limit(self, lane: str, most: int | None) -> None:
+        """How many of a lane may be in flight; ``None`` for as many as of any. Its pace stays."""
+        wanted = _USE_DEFAULT if most is None else check_count(most, "most")
+        await self._change(LaneChange(read_lanes([lane])[0], limit=wanted))
+
     async def pace(
         self,
         lane: str,

@@ -113,7 +113,9 @@ class Settler:
             lease,
             Settlement(lease.token, Move.BURY, head, detail=text.encode(errors="replace")),
         )
-        self.tell(Buried(self.namespace, lease.id, "failed", text))
+        cause = _told(error)
+        told = f"{cause} ({text})" if cause and cause not in text else text
+        self.tell(Buried(self.namespace, lease.id, "failed", told))
 
     async def give_back(self, lease: Lease) -> None:
         await self._settle(lease, Settlement(lease.token, Move.GIVE_BACK))

@@ -27,6 +27,11 @@ def append(path: str, entries: Entries, patience: float = _PATIENCE) -> int:
     with locked(path, patience) as fd:
         end, last = _find_end(fd, path)
         missing = list(after(entries, last))
+        if missing and missing[0][0] != last + 1:
+            raise StorageError(
+                f"{path} lacks the lines {last + 1} to {missing[0][0] - 1}, which were written "
+                "before: put back the file that had them, or begin a new run"
+            )
         _write(fd, end, b"".join(write_line(*numbered) for numbered in missing))
         if end == 0:
             sync(folder_of(path))

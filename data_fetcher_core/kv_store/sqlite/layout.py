@@ -43,6 +43,8 @@ def create(path: Path, connect: Connect) -> None:
     """Put a complete, empty database in place in one step, so that no half of one is ever seen."""
     fresh = beside(path, "-new")
     fresh.unlink(missing_ok=True)
+    # What is in it, headers with credentials perhaps, is for its owner alone.
+    fresh.touch(mode=0o600, exist_ok=False)
     try:
         with closing(connect(as_uri(fresh, "mode=rwc"))) as connection:
             _write_schema(connection)
