@@ -17,6 +17,7 @@
         │   └── StoreLost          came back empty, or is gone
         ├── StorageError           bytes could not be stored
         │   └── StorageFull        there is no room for them
+        ├── OutOfResources         this process may not have more files or memory
         └── FetchError             a page could not be had
             ├── Postponed          not now: its host wants to be asked more slowly
             └── Skipped            it must not be had, and that is no failure
@@ -80,6 +81,10 @@ class StorageError(DataFetcherError):
 
 class StorageFull(StorageError):
     """The storage has no room."""
+
+
+class OutOfResources(DataFetcherError):
+    """This process may not have more files, or memory: no host and no request is to blame."""
 
 
 class FetchError(DataFetcherError):

@@ -74,6 +74,7 @@ def test_only_a_crawl_takes_redirects_for_pages() -> None:
 def test_how_pages_are_asked_for() -> None:
     options = http_options(CRAWL)
     assert (options.timeout, options.max_size, dict(options.headers)) == (7.0, 1_000, {"A": "b"})
+    assert options.keep_body == options.max_size
     assert (options.allow_private, options.obey_robots, options.proxy) == (False, True, None)
     assert options.user_agent.startswith("data-fetcher-core/")
     changed = faster(CRAWL, allow_private=True, user_agent="me/1", proxy="http://proxy:1")

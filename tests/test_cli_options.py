@@ -14,7 +14,7 @@ from data_fetcher_core.cli import data_fetcher
 from data_fetcher_core.cli.lazy import COMMANDS
 from tests.cli_support import ROOT, call
 
-URL = "http://127.0.0.1:9/"
+URL = "http://example.org:9/"
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ BAD_SECONDS = ["-1", "x", "", "nan", "inf", "1e9"]
         *(("--include", value) for value in ["", "(", "*", "[a"]),
         *(("--exclude", value) for value in ["", "(", "*", "[a"]),
         *(("--proxy", value) for value in ["", "x", "ftp://x", "socks5://x:1", "http://"]),
-        *(("--user-agent", value) for value in ["a\nb", " ", "a\0"]),
+        *(("--user-agent", value) for value in ["", "a\nb", " ", "a\0"]),
         *(("--run-id", value) for value in ["", "a/b", "..", "a b", "x" * 200, "\ud800"]),
         *(("--store", value) for value in ["", "x", "memory://", "mysql://x", "sqlite://"]),
         *(("--out", value) for value in ["", "ftp://x/y", "a\0b", "s3://", "s3://u:p@b/x"]),
@@ -143,6 +143,52 @@ def test_a_bad_header_is_not_repeated(value: str) -> None:
     done = call("crawl", URL, "--header", value)
     assert done.code == 2
     assert "s3cret" not in done.said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "http://u:s3cret@example.org/x.py"),
+        ("fetch", "http://u:s3cret@example.org/list.txt"),
+        ("http://u:s3cret@example.org/",),
+        ("crawl", URL, "--max-pages", "http://u:s3cret@example.org/"),
+        ("crawl", URL, "--run-id", "http://u:s3cret@example.org/"),
+    ],
+)
+def test_a_url_in_the_wrong_place_is_not_repeated(words: tuple[str, ...], home: Path) -> None:
+    done = call(*words)
+    assert done.code == 2
+    assert "Error" in done.err
+    assert "s3cret" not in done.said
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("command", ["crawl", "sitemap", "api"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "127.1",
+        "localhost",
+        "LOCALHOST.",
+        "a.localhost",
+        "10.1.2.3",
+        "192.168.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "[::1]",
+        "[fd00::1]",
+        "[::ffff:10.0.0.1]",
+    ],
+)
+def test_a_private_address_is_refused_before_anything_is_made(
+    command: str, host: str, home: Path
+) -> None:
+    done = call(command, f"http://u:s3cret@{host}:8080/")
+    assert done.code == 2, done
+    assert "is a private address; --allow-private allows it" in done.err
+    assert "s3cret" not in done.said
+    assert not home.exists()
 
 
 # --- what there is to read ---------------------------------------------------------------------

@@ -134,13 +134,24 @@ async def test_status_while_it_runs_and_a_second_process(site: Site, tmp_path: P
     assert after["settings"]["speed"]["concurrency"] == 32
 
 
-async def test_two_who_begin_at_once(site: Site) -> None:
+async def test_two_who_begin_at_once(site: Site, home: Path) -> None:
     words = ("crawl", site.start, *WORDS)
     async with spawned(*words) as first, spawned(*words) as second:
         both = await asyncio.gather(first.ended(), second.ended())
     assert [done.code for done in both] == [0, 0]
     assert both[0].json["out"] == both[1].json["out"]
     check_whole(site, Path(both[0].json["out"]))
+    assert [str(folder) for folder in (home / "pages").iterdir()] == [both[0].json["out"]]
+
+
+async def test_a_run_that_is_forgotten_meanwhile(site: Site) -> None:
+    async with spawned("crawl", site.start, *WORDS, "--run-id", "r") as process:
+        await in_the_middle(site)
+        assert (await cli("forget", "r", "--yes")).code == 0
+        done = await process.ended()
+    assert done.code == 4, done
+    assert "the run r is gone" in done.err
+    assert "resume with" not in done.err
 
 
 async def test_a_killed_process_is_seen_to_be_gone(site: Site) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from data_fetcher_core.cli.beginning import Run, begin
+from data_fetcher_core.cli.opening import opened
+from data_fetcher_core.cli.places import read_place
+from data_fetcher_core.cli.settings import Settings
 from tests.cli_support import Done, cli, index, indexed
 from tests.s3_server import running_s3
 from tests.site import Site
@@ -84,7 +89,10 @@ async def test_how_far_it_goes(site: Site) -> None:
     shallow = await crawl(site, "--run-id", "shallow", "--max-depth", 1)
     assert shallow.json["done"] == 1 + site.links_per_page
     few = await crawl(site, "--run-id", "few", "--max-pages", 7)
-    assert (few.code, few.json["done"]) == (0, 7)
+    assert (few.code, few.json["done"], few.json["max_pages_reached"]) == (0, 7, True)
+    assert "the limit of 7 pages was reached" in few.err
+    assert "limit" not in shallow.err
+    assert shallow.json["max_pages_reached"] is False
     some = await crawl(site, "--run-id", "some", "--include", "/p/[1-5]$", "--exclude", "/p/3")
     assert some.json["done"] == 5
 
@@ -111,8 +119,24 @@ async def test_robots(tmp_path: Path) -> None:
         assert site.page_counts()["/p/2"] == 1
 
 
-async def test_a_private_address_is_refused_and_then_allowed(site: Site) -> None:
+async def test_a_private_address_is_refused_and_no_run_is_burnt(site: Site, home: Path) -> None:
+    await crawl(site, "--run-id", "other", "--max-pages", 1)
+    asked = site.counts.total()
     done = await cli("crawl", site.start, "--json")
+    assert done.code == 2
+    assert "127.0.0.1 is a private address; --allow-private allows it" in done.err
+    assert site.counts.total() == asked
+    assert [run["run_id"] for run in (await cli("runs", "--json")).json] == ["other"]
+    assert [folder.name for folder in (home / "pages").iterdir()] == ["other"]
+    allowed = await crawl(site)
+    assert (allowed.code, allowed.json["done"]) == (0, site.pages)
+    # What is allowed stays allowed.
+    assert (await cli("crawl", site.start)).code == 0
+
+
+async def test_a_private_address_in_a_list_is_a_dead_letter(site: Site) -> None:
+    Path("urls.txt").write_text(f"{site.url}/p/1\n")
+    done = await cli("fetch", "urls.txt", "--json")
     assert done.code == 3
     assert "--allow-private" in done.err
     assert site.counts.total() == 0
@@ -120,7 +144,38 @@ async def test_a_private_address_is_refused_and_then_allowed(site: Site) -> None
     requeued = await cli("dead", "requeue", run_id, "--all")
     assert f"data-fetcher resume {run_id}" in requeued.out
     assert (await cli("resume", run_id, "--allow-private")).code == 0
-    assert site.page_counts().total() == site.pages
+    assert site.page_counts() == {"/p/1": 1}
+
+
+@pytest.mark.parametrize("out", [None, "pages"])
+async def test_many_who_begin_at_once_make_one_folder(
+    out: str | None, home: Path, tmp_path: Path
+) -> None:
+    identity: dict[str, Any] = {
+        "start_urls": [],
+        "out": None if out is None else str(tmp_path / out),
+    }
+    asked = Settings("crawl", identity, {"allow_private": True})
+    place = read_place(None)
+    async with opened(place) as store:
+        begun = [begin(store, place, "r", asked, named=(), title="") for _ in range(8)]
+        runs = await asyncio.gather(*begun)
+    folders = {run.settings.identity["out"] for run in runs}
+    made = (home / "pages") if out is None else tmp_path
+    assert {str(one) for one in made.glob("[pr]*")} == folders
+    assert len(folders) == 1
+
+
+async def test_a_folder_that_the_run_does_not_get_is_not_left_behind(home: Path) -> None:
+    """Another began the run meanwhile, elsewhere."""
+    place = read_place(None)
+    speed = {"allow_private": True}
+    async with opened(place) as store:
+        words = [Settings("crawl", {"out": str(home / name)}, speed) for name in ("a", "b")]
+        begun = [begin(store, place, "r", one, named=(), title="") for one in words]
+        ended = await asyncio.gather(*begun, return_exceptions=True)
+    (run,) = (one for one in ended if isinstance(one, Run))
+    assert [str(one) for one in home.glob("[ab]")] == [run.settings.identity["out"]]
 
 
 # --- what may change, and what may not ----------------------------------------------------------
@@ -242,6 +297,8 @@ async def test_dead_letters_and_trying_again() -> None:
         done = await crawl(site, "--run-id", "r", "--retries", 0)
         assert done.code == 3
         assert done.json["state"] == "finished with dead letters"
+        assert f"  {site.url}/p/2: " in done.err
+        assert f"{site.url}/p/2: {site.url}/p/2" not in done.err
         assert "data-fetcher dead requeue r --all && data-fetcher resume r" in done.err
 
         listed = (await cli("dead", "list", "r", "--json")).json
@@ -283,6 +340,8 @@ async def test_a_list_from_a_file(site: Site) -> None:
     assert done.json["run_id"].startswith("urls-")
     assert site.page_counts() == {"/p/1": 1, "/p/2": 1}
     assert len(index(Path("pages"))) == 2
+    assert done.json["lines_passed_over"] == 1
+    assert "1 line of the list passed over" in done.err
     Path("urls.txt").rename("renamed.txt")
     moved = await cli("fetch", "renamed.txt", *FAST, "--run-id", done.json["run_id"])
     assert moved.code == 0
@@ -359,6 +418,80 @@ async def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     gone = await cli("work", run_id)
     assert gone.code == 2
     assert "there is no file" in gone.err
+
+
+BREAKS = """
+from pathlib import Path
+from data_fetcher_core.core import FetcherRecipe, Page, RequestMeta
+from data_fetcher_core.errors import FetchError
+
+class Numbers:
+    def __init__(self):
+        self.at = 0
+    async def get_next_urls(self, ctx):
+        self.at += 1
+        if self.at == 2 and Path("broken").exists():
+            raise FetchError("the list is broken", retryable=False)
+        return [RequestMeta(f"http://example.org/{self.at}")] if self.at <= 3 else []
+    def checkpoint(self):
+        return self.at
+    def restore(self, state):
+        self.at = state
+
+class Made:
+    async def load(self, request, storage, ctx, recipe):
+        return [Page(str(request.url), 200, "text/plain", 0, 0.0)]
+
+recipe = FetcherRecipe("numbers", [Numbers()], Made())
+"""
+
+
+async def test_a_run_whose_locator_has_more_is_not_finished(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BREAKS)
+    Path("broken").touch()
+    done = await cli("run", "mine.py", "--json", "--run-id", "r")
+    assert (done.code, done.json["state"]) == (3, "stopped by dead letters")
+    assert "the locator 0-Numbers has more" in done.err
+    await check_not_finished()
+    assert (await cli("dead", "purge", "r", "--yes")).code == 0
+    await check_not_finished()
+    Path("broken").unlink()
+    again = await cli("resume", "r", "--json")
+    assert (again.code, again.json["state"], again.json["done"]) == (0, "finished", 3), again
+    assert "was finished before" not in again.err
+    assert (await cli("status", "r", "--json")).json["state"] == "finished"
+
+
+async def check_not_finished() -> None:
+    told = (await cli("status", "r")).out
+    assert "0-Numbers (has more)" in told
+    assert "finished" not in told
+    assert "resume with" in told
+    assert [run["state"] for run in (await cli("runs", "--json")).json] == ["stopped"]
+
+
+async def test_a_recipe_that_was_mended_counts_as_it_is_now(tmp_path: Path) -> None:
+    path = recipe(tmp_path)
+    assert (await cli("run", "mine.py", "--run-id", "r")).code == 0
+    path.write_text(RECIPE.replace("Numbers", "Figures"))
+    again = await cli("resume", "r", "--json")
+    assert again.code == 0
+    assert "was finished before" not in again.err
+    status = (await cli("status", "r", "--json")).json
+    assert [one["name"] for one in status["locators"]] == ["0-Figures"]
+    assert status["state"] == "finished"
+
+
+async def test_a_run_that_is_gone_is_not_to_be_resumed(tmp_path: Path, home: Path) -> None:
+    text = RECIPE.replace("return [Page", "os.unlink(os.environ['GONE']); return [Page")
+    (tmp_path / "mine.py").write_text(f"import os\n{text}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GONE", str(home / "runs.db"))
+        done = await cli("run", "mine.py", "--run-id", "r")
+    assert done.code == 4, done
+    assert "resume with" not in done.err
+    assert "the run r is gone" in done.err
+    assert "begin anew" in done.err
 
 
 # --- looking, and forgetting --------------------------------------------------------------------
@@ -444,9 +577,11 @@ async def test_logs_as_json(site: Site) -> None:
     done = await cli("crawl", site.start, "--allow-private", "--log-json", "--max-pages", 3)
     assert done.code == 0
     assert all(isinstance(json.loads(line), dict) for line in done.err.splitlines())
-    refused = await cli("crawl", site.start, "--log-json", "--run-id", "other")
-    assert refused.code == 3
-    assert all(isinstance(json.loads(line), dict) for line in refused.err.splitlines())
+    site.statuses["/p/1"] = [500]
+    words = ("--allow-private", "--log-json", "--retries", 0, "--max-depth", 0)
+    failed = await cli("crawl", f"{site.url}/p/1", *words)
+    assert failed.code == 3
+    assert all(isinstance(json.loads(line), dict) for line in failed.err.splitlines())
 
 
 async def test_credentials_in_a_start_url_are_said_nowhere(site: Site) -> None:

@@ -9,6 +9,7 @@ import pytest
 from yarl import URL
 
 from data_fetcher_core.cli.exit_codes import ExitCode, code_of
+from data_fetcher_core.cli.finishing import LocatorStanding, is_finished, limit_reached
 from data_fetcher_core.cli.naming import (
     checked_run_id,
     id_from_list,
@@ -17,7 +18,10 @@ from data_fetcher_core.cli.naming import (
 )
 from data_fetcher_core.cli.output import absolute_out
 from data_fetcher_core.cli.places import Place, command_line, read_place
+from data_fetcher_core.cli.private_hosts import is_private
+from data_fetcher_core.cli.registry import RunEntry
 from data_fetcher_core.cli.settings import Settings, merged, shown
+from data_fetcher_core.cli.standing import RunStanding
 from data_fetcher_core.cli.summary import Summary, opening_line, stopping_line
 from data_fetcher_core.cli.table import facts, table
 from data_fetcher_core.cli.targets import absolute_target
@@ -257,6 +261,77 @@ def test_dead_letters_say_how_to_try_again() -> None:
     assert "data-fetcher dead requeue r --all && data-fetcher resume r" in text
     assert "\x1b" not in text
     assert "u:p" not in text
+
+
+def test_a_failure_names_its_url_once() -> None:
+    url = "http://example.org:8/x?a=1"
+    dead = replace(ENDED, stats=QueueStats(dead=1), errors=(f"{url}: {url}: 503", f"{url}: odd"))
+    assert [line.strip() for line in dead.lines() if "http" in line] == [
+        f"{url}: 503",
+        f"{url}: odd",
+    ]
+
+
+def test_what_was_left_out_is_told() -> None:
+    plain = "\n".join(ENDED.lines())
+    assert "limit" not in plain
+    assert "passed over" not in plain
+    bounded = replace(ENDED, limit=5, passed_over=2)
+    assert "the limit of 5 pages was reached (--max-pages)" in bounded.lines()
+    assert "2 lines of the list passed over: no URLs" in bounded.lines()
+    assert bounded.to_json()["max_pages_reached"] is True
+    assert bounded.to_json()["lines_passed_over"] == 2
+
+
+EXHAUSTED, MORE = LocatorStanding("0-A", 3, True), LocatorStanding("1-B", 2, False)
+DRAINED = QueueStats(enqueued=5, completed=5, keyed=5)
+
+
+@pytest.mark.parametrize(
+    ("stats", "locators", "finished"),
+    [
+        (DRAINED, [EXHAUSTED], True),
+        (DRAINED, [], True),
+        (DRAINED, [EXHAUSTED, MORE], False),
+        (replace(DRAINED, dead=1), [MORE], False),
+        (replace(DRAINED, dead=1), [EXHAUSTED], True),
+        (replace(DRAINED, ready=1), [EXHAUSTED], False),
+        (replace(DRAINED, delayed=1), [EXHAUSTED], False),
+        (replace(DRAINED, leased=1), [EXHAUSTED], False),
+        (QueueStats(), [], False),
+        (QueueStats(), [EXHAUSTED], False),
+    ],
+)
+def test_when_a_run_is_finished(
+    stats: QueueStats, locators: list[LocatorStanding], finished: bool
+) -> None:
+    assert is_finished(stats, locators) is finished
+    standing = RunStanding(RunEntry("r", "crawl", "", 0.0), BEGUN, stats, (), locators)
+    assert standing.is_finished is finished
+    assert (standing.state == "finished") is finished
+
+
+def test_a_locator_that_has_more_keeps_a_run_from_being_finished() -> None:
+    given_up = replace(ENDED, stats=QueueStats(enqueued=5, dead=1), have_more=("0-A",))
+    assert (given_up.exit_code, given_up.state) == (3, "stopped by dead letters")
+    assert any("0-A has more" in line for line in given_up.lines())
+    assert not any(line.startswith("finished") for line in given_up.lines())
+    purged = replace(ENDED, have_more=("0-A",))
+    assert (purged.exit_code, purged.state) == (75, "stopped")
+    assert purged.lines()[-1] == "resume with: data-fetcher resume r"
+    assert purged.to_json()["resume"] == "data-fetcher resume r"
+
+
+@pytest.mark.parametrize(("most", "keyed", "told"), [(4, 5, 4), (5, 5, None), (None, 5, None)])
+def test_when_the_limit_is_reached(most: int | None, keyed: int, told: int | None) -> None:
+    """The turn of the one locator has a key, too."""
+    bounded = replace(BEGUN, identity={**BEGUN.identity, "max_pages": most})
+    assert limit_reached(QueueStats(keyed=keyed), bounded) == told
+
+
+@pytest.mark.parametrize("host", ["example.org", "8.8.8.8", "[2600::1]", "localhost.example.org"])
+def test_what_is_not_private_by_its_name(host: str) -> None:
+    assert not is_private(URL(f"http://{host}/").host or "")
 
 
 def test_the_first_and_the_last_line() -> None:

@@ -87,7 +87,7 @@ ONE_OF_EACH: list[Event] = [
     NotFetched(RUN, "https://example.org/x", "robots.txt forbids it"),
     Fed(RUN, "0-Urls", 5, 5),
     Retried(RUN, "r1", 1, 2.0, REFUSED),
-    Buried(RUN, "r1", "failed", "failed 4 times, and 4 is the most"),
+    Buried(RUN, "r1", "failed", f"{REFUSED} (failed 4 times, and 4 is the most)"),
     LaneShut(RUN, "busy.example.org", 60.0, "429 Too Many Requests"),
     LaneRecovered(RUN, "busy.example.org"),
     Paused(RUN, "No space left on device"),
@@ -185,31 +185,29 @@ def test_what_was_done_before_is_not_counted_as_speed() -> None:
 # --- counting ----------------------------------------------------------------------------------
 
 
-def test_between_two_looks_a_tally_adds_what_this_process_did() -> None:
+def test_all_counts_are_of_one_look_and_rates_are_of_now() -> None:
     clock = ManualClock()
     tally = Tally(clock.monotonic)
-    tally.looked(QueueStats(ready=90, leased=10, completed=1_000, enqueued=1_100))
+    stats = QueueStats(ready=90, leased=10, completed=1_000, enqueued=1_100)
+    tally.looked(stats)
     for _ in range(20):
         clock.advance(0.1)
         tally.note(fetched())
     picture = tally.picture()
-    assert (picture.done, picture.left, picture.received) == (1_020, 100, 40_000)
+    assert (picture.done, picture.known, picture.received) == (1_000, 1_100, 40_000)
+    assert picture.known - picture.done == picture.stats.ready + picture.stats.leased
     assert picture.recent_rate == picture.average_rate == pytest.approx(10.0)
     assert picture.seconds_left == pytest.approx(10.0)
-    # Of the sixty links that were seen, thirty led to something new.
     tally.looked(QueueStats(ready=95, leased=10, completed=1_025, enqueued=1_130))
     tally.note(fetched())
-    tally.note(fetched())
-    assert (tally.picture().done, tally.picture().left) == (1_027, 105 - 2 + 3)
+    assert (tally.picture().done, tally.picture().left) == (1_025, 105)
 
 
-def test_no_more_is_forecast_than_links_were_seen() -> None:
+def test_before_the_first_look_nothing_is_known_of_the_end() -> None:
     tally = Tally(ManualClock().monotonic)
+    assert tally.picture().seconds_left is None
     tally.looked(QueueStats())
-    tally.note(fetched())
-    tally.looked(QueueStats(ready=5_000, enqueued=5_000))
-    tally.note(fetched())
-    assert tally.picture().left == 5_000 - 1 + 3
+    assert tally.picture().seconds_left is None
 
 
 def test_what_is_left_takes_unknown_time_while_nothing_moves() -> None:
@@ -259,16 +257,28 @@ def test_a_pause_lasts_until_the_run_goes_on() -> None:
     assert tally.picture().paused is None
 
 
-def test_a_request_that_is_given_up_is_told_with_its_last_error() -> None:
+def test_while_paused_there_is_no_rate_and_no_time_left() -> None:
+    clock = ManualClock()
+    tally = Tally(clock.monotonic)
+    for n in range(5):
+        tally.looked(QueueStats(ready=100 - n, completed=n, enqueued=100))
+        clock.advance(1.0)
+    tally.note(Paused(RUN, "disk full"))
+    paused = tally.picture()
+    assert (paused.recent_rate, paused.average_rate, paused.seconds_left) == (None, None, None)
+    tally.note(GoesOn(RUN))
+    assert tally.picture().recent_rate == pytest.approx(0.8)
+    assert tally.picture().seconds_left is not None
+
+
+def test_a_request_that_is_given_up_is_told_with_its_cause() -> None:
     tally = Tally(ManualClock().monotonic)
     tally.note(Retried(RUN, "r1", 1, 2.0, REFUSED))
-    tally.note(Buried(RUN, "r1", "failed", "failed 4 times"))
-    tally.note(Buried(RUN, "r2", "failed", "no such host"))
+    tally.note(Buried(RUN, "r1", "failed", f"{REFUSED} (failed 4 times)"))
     last = tally.picture().failures
     assert [(failed.text, failed.is_final) for failed in last] == [
         (REFUSED, False),
         (f"{REFUSED} (failed 4 times)", True),
-        ("no such host", True),
     ]
 
 
@@ -359,6 +369,7 @@ def test_a_pause_is_the_first_thing_one_sees(width: int) -> None:
     lines = drawn(replace(PICTURE, paused=reason), width=width)
     assert lines[0].startswith("PAUSED, nothing is lost: No space left")
     assert "goes on by itself" in " ".join(lines[:3])
+    assert not any("pages/s" in line or "at this rate" in line for line in lines)
     endless = drawn(replace(PICTURE, paused="word " * 500), width=width)
     assert endless[2].endswith("…")
     assert endless[3].startswith("crawl docs")
@@ -628,7 +639,10 @@ def lines_showing() -> Showing:
 
 async def test_a_line_after_five_seconds_and_then_every_ten() -> None:
     showing = lines_showing()
-    grow = [QueueStats(ready=1_000 - n, leased=8, completed=n) for n in range(0, 1_000, 10)]
+    grow = [
+        QueueStats(ready=1_000 - n, leased=8, completed=n, enqueued=1_008)
+        for n in range(0, 1_000, 10)
+    ]
     await showing.watch(grow, 26)
     lines = showing.lines()
     assert len(lines) == 3
@@ -694,8 +708,11 @@ async def test_a_store_that_fails_is_shown_and_not_raised(make: Callable[..., Vi
 async def test_a_paused_run_says_so_in_every_line() -> None:
     showing = lines_showing()
     showing.view(Paused(RUN, "disk full"))
-    await showing.watch([QueueStats(ready=5)], 6)
-    assert showing.lines()[-1][10:].startswith("PAUSED, 0 of 5 pages")
+    await showing.watch([QueueStats(ready=5, enqueued=5)], 6)
+    last = showing.lines()[-1]
+    assert last[10:].startswith("PAUSED, 0 of 5 pages")
+    assert "pages/s" not in last
+    assert "left" not in last
 
 
 # --- JSON --------------------------------------------------------------------------------------
@@ -738,10 +755,13 @@ async def test_events_worth_logging_as_json() -> None:
 
 async def test_progress_as_json_every_five_seconds() -> None:
     showing = Showing(JsonView)
-    grow = [QueueStats(ready=100 - n, leased=4, completed=n) for n in range(0, 100, 5)]
+    grow = [
+        QueueStats(ready=100 - n, leased=4, completed=n, enqueued=104) for n in range(0, 100, 5)
+    ]
     await showing.watch(grow, 11)
     lines = [json.loads(line) for line in showing.lines()]
     assert [line["event"] for line in lines] == ["progress"] * 3
+    assert (lines[0]["pages_per_second"], lines[0]["seconds_left"]) == (None, None)
     assert (
         lines[1].items()
         >= {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import traceback
 from pathlib import Path
@@ -18,6 +19,7 @@ from data_fetcher_core.errors import (
     ConfigurationError,
     DataFetcherError,
     FetchError,
+    OutOfResources,
     ValidationError,
 )
 from data_fetcher_core.loader import HttpLoader, HttpOptions
@@ -277,7 +279,15 @@ async def test_no_url_tells_a_secret(url: str) -> None:
 def test_an_unknown_error_is_told_by_its_kind() -> None:
     error = fetch_error(URL("http://example.org/"), OSError(28, "No space left on device"))
     assert str(error) == "http://example.org/: OSError: No space left on device"
+    assert isinstance(error, FetchError)
     assert error.retryable
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_no_host_is_to_blame_for_files_that_we_lack(number: int) -> None:
+    error = fetch_error(URL("http://example.org/"), OSError(number, "no more"))
+    assert isinstance(error, OutOfResources)
+    assert "ulimit" in str(error)
 
 
 # --- options ------------------------------------------------------------------------------------

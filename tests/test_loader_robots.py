@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yarl import URL
 
-from data_fetcher_core.core import RequestMeta
 from data_fetcher_core.errors import (
     FetchError,
     Postponed,
     Skipped,
     StoreUnavailable,
-    ValidationError,
 )
 from data_fetcher_core.kv_store import create_kv_store
-from data_fetcher_core.loader import HttpLoader, HttpOptions
 from data_fetcher_core.loader.robots_cache import RulesInMemory
 from data_fetcher_core.loader.robots_rules import (
     LONGEST,
@@ -257,11 +253,11 @@ def test_rules_full_of_wildcards_are_matched_in_a_moment() -> None:
         ("User-agent: me # us\nAllow: /\nUser-agent: x\nDisallow: /",
          "User-agent: me # us\nAllow: /"),
         ("User-agent: x\nDisallow: /\nSitemap: s\nUser-agent: *\nAllow: /",
-         "Sitemap: s\nUser-agent: *\nAllow: /"),
+         "User-agent: *\nAllow: /"),
         ("user agent me\nDisallow /\n", "user agent me\nDisallow /"),
         ("User-agent: me\n\n# note\nDisallow: /a\n", "User-agent: me\nDisallow: /a"),
         ("User-agent: me\nSitemap: s\nUser-agent: x\nDisallow: /a",
-         "User-agent: me\nSitemap: s\nDisallow: /a"),
+         "User-agent: me\nDisallow: /a"),
     ],
 )  # fmt: skip
 def test_only_what_is_for_us_is_kept(text: str, kept: str) -> None:
@@ -283,8 +279,6 @@ def test_leaving_out_what_is_for_others_changes_nothing_for_us(lines: list[str])
         url = f"http://example.org{path}"
         assert reduced.allow(url) == whole.allow(url)
     assert reduced.delay == whole.delay
-    base = URL("http://example.org")
-    assert reduced.sitemaps(base) == whole.sitemaps(base)
 
 
 @quick(100)
@@ -293,7 +287,6 @@ def test_no_file_breaks_the_rules(body: bytes) -> None:
     rules = RobotsRules("me", addressed_to("me", text_of(body)))
     rules.allow("http://example.org/")
     assert 0 <= rules.delay <= 300
-    rules.sitemaps(URL("http://example.org"))
 
 
 @pytest.mark.parametrize(
@@ -491,6 +484,36 @@ async def test_a_crawl_delay_is_told_once() -> None:
             assert (await load(site.url(path))).body == b"page"
 
 
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_crawl_delay_is_told_to_all_who_waited_to_hear_of_it(
+    kept: bool, tmp_path: Any
+) -> None:
+    store = create_kv_store(f"sqlite:///{tmp_path}/robots.db")
+    async with site_with(answer(b"User-agent: *\nCrawl-delay: 9")) as site:
+        if kept:
+            async with obeying(kv_store=store) as load:
+                with pytest.raises(Postponed):
+                    await load(site.url("/"))
+        async with obeying(kv_store=store) as load:
+            loads = (load(site.url(f"/{number}")) for number in range(12))
+            found = await asyncio.gather(*loads, return_exceptions=True)
+            assert [type(one) for one in found] == [Postponed] * 12
+            assert site.paths == ["/robots.txt"]
+            await load(site.url("/0"))
+    await store.close()
+
+
+async def test_a_crawl_delay_that_was_told_is_not_told_again_when_it_was_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a request could be put off for ever, where more hosts are asked than are remembered."""
+    monkeypatch.setattr(RulesInMemory, "put", lambda *_: None)
+    async with site_with(answer(b"User-agent: *\nCrawl-delay: 9")) as site, obeying() as load:
+        with pytest.raises(Postponed):
+            await load(site.url("/"))
+        assert (await load(site.url("/"))).body == b"page"
+
+
 async def test_a_crawl_delay_from_the_store_is_told_again() -> None:
     store = create_kv_store("memory")
     async with site_with(answer(b"User-agent: *\nCrawl-delay: 9")) as site:
@@ -526,25 +549,3 @@ async def test_where_a_redirect_leads_paces_nobody_else() -> None:
         assert (await load(site.url("/in"))).body == b"page"
         with pytest.raises(Postponed):
             await load(other.url("/"))
-
-
-# --- sitemaps -----------------------------------------------------------------------------------
-
-
-async def test_sitemaps_are_told() -> None:
-    text = (
-        b"Sitemap: /one.xml\nUser-agent: x\nDisallow: /\nsitemap: https://example.org/two.xml\n"
-        b"Sitemap: ftp://example.org/\nSitemap: http://[bad\nSitemap:\nSitemap: /one.xml\n"
-    )
-    loader = HttpLoader(HttpOptions(allow_private=True))
-    async with site_with(answer(text)) as site:
-        found = await loader.sitemaps(site.url("/anything"))
-        assert found == [site.url("/one.xml"), "https://example.org/two.xml"]
-        assert await loader.sitemaps(URL(site.url())) == found
-        await loader.load(RequestMeta(site.url("/page")), None, None, None)  # type: ignore[arg-type]
-    assert site.paths == ["/robots.txt", "/page"]
-    with pytest.raises(FetchError):
-        await loader.sitemaps("example.org")
-    with pytest.raises(ValidationError):
-        await loader.sitemaps("http://[bad")
-    await loader.close()

@@ -13,7 +13,7 @@ from data_fetcher_core.core import Entry, FetchRunContext, Page, RequestMeta
 from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.kv_store import create_kv_store
 from data_fetcher_core.queue import KVStoreQueue, RequestMetaSerializer
-from data_fetcher_core.recipes import ApiLocator, api_recipe, json_api, parts
+from data_fetcher_core.recipes import ApiLocator, api_recipe, json_api
 from data_fetcher_core.recipes.json_paths import at
 from data_fetcher_core.recipes.link_header import next_link
 
@@ -242,17 +242,27 @@ async def test_items_may_be_urls_themselves(caplog: pytest.LogCaptureFixture) ->
     assert await children(locator, request, {"not": "a list"}) == []
 
 
-async def test_more_items_than_enter_the_queue_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (parts, json_api):
-        monkeypatch.setattr(module, "LARGEST_PART", 3)
+async def test_a_page_of_many_items_is_asked_for_once() -> None:
     make = lambda: ApiLocator(API, cursor_path="next", items_path="rows", item_url_path="")  # noqa: E731
     answers = {
-        "/api?size=2": {"rows": [f"/{n}" for n in range(7)], "next": "/end"},
+        "/api?size=2": {"rows": [f"/{n}" for n in range(25_000)], "next": "/end"},
         "/end": {"rows": ["/x"]},
     }
     pages, items = await crawl(make, lambda url: (answers[url.raw_path_qs], {}))
-    assert pages == ["/api?size=2"] * 3 + ["/end"]
-    assert items == [f"http://example.org/{name}" for name in "0123456x"]
+    assert pages == ["/api?size=2", "/end"]
+    assert items == [f"http://example.org/{name}" for name in [*range(25_000), "x"]]
+
+
+async def test_a_machine_that_makes_items_is_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(json_api, "MOST_LISTED", 3)
+    locator = ApiLocator(API, item_url_path="")
+    request = (await first_of(locator)).item
+    assert len(await children(locator, request, ["/1", "/2", "/3"])) == 3
+    assert caplog.text == ""
+    assert len(await children(locator, request, ["/1", "/2", "/3", "/4"])) == 3
+    assert f"{API}: only its first 3 items are read" in caplog.text
 
 
 async def test_a_page_that_cannot_be_read_is_a_failure_and_not_the_end() -> None:
@@ -266,7 +276,7 @@ async def test_a_page_that_cannot_be_read_is_a_failure_and_not_the_end() -> None
         with pytest.raises(FetchError, match=f"status {status}") as caught:
             await children(locator, request, status=status)
         assert not caught.value.retryable
-    with pytest.raises(FetchError, match="a page of 7 bytes is larger"):
+    with pytest.raises(FetchError, match="a body of 7 bytes"):
         await children(locator, request, body=None)
 
 

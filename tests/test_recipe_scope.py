@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from yarl import URL
 
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.recipes import Scope
-from tests.properties import quick
 
 
 def admitted(scope: Scope, *urls: str) -> list[bool]:
@@ -146,35 +142,3 @@ def test_it_is_a_value() -> None:
     assert "_hosts" not in repr(scope)
     with pytest.raises(FrozenInstanceError):
         scope.prefix = "x"  # type: ignore[misc]
-
-
-names = st.sampled_from(["h", "example.org", "bücher.example", "127.0.0.1"])
-origins = st.builds(
-    "{}://{}{}".format, st.sampled_from(["http", "https"]), names, st.sampled_from(["", ":81"])
-)
-scopes = st.builds(
-    Scope,
-    origins=st.lists(origins, max_size=3).map(tuple),
-    hosts=st.lists(names | names.map("*.{}".format), max_size=3).map(tuple),
-    prefix=st.just("") | origins,
-    max_depth=st.none() | st.integers(0, 5),
-    include=st.lists(st.sampled_from(["x", r"\d", "^http:"]), max_size=2).map(tuple),
-    exclude=st.lists(st.sampled_from(["y", "pdf$"]), max_size=2).map(tuple),
-)
-
-
-@quick(200)
-@given(scopes, origins, st.sampled_from(["", "/x", "/x1.pdf", "/y?1"]), st.integers(0, 5))
-def test_its_state_is_json_and_makes_an_equal_one(
-    scope: Scope, origin: str, path: str, depth: int
-) -> None:
-    again = Scope.from_state(json.loads(json.dumps(scope.to_state())))
-    assert again == scope
-    assert again.to_state() == scope.to_state()
-    url = URL(origin + path)
-    assert again.admits(url, depth) == scope.admits(url, depth)
-
-
-def test_a_state_of_another_version_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="a scope has no colour"):
-        Scope.from_state({**Scope().to_state(), "colour": "red"})

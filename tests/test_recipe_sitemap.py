@@ -1,4 +1,4 @@
-"""Sitemaps: what they list, in parts if need be, and what they cannot do."""
+"""Sitemaps: what they list, and what they cannot do."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_fetcher_core.core import Entry, FetchRunContext, Page, RequestMeta
+from data_fetcher_core.core import FetchRunContext, Page, RequestMeta
 from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.recipes import (
     Scope,
     SitemapLocator,
-    parts,
     sitemap,
     sitemap_entries,
     sitemap_recipe,
 )
 from data_fetcher_core.recipes.off_loop import LARGE
-from data_fetcher_core.recipes.sitemap_entries import SitemapError, entries_of, part_of
+from data_fetcher_core.recipes.sitemap_entries import SitemapError, entries_of, reading_of
 from tests.properties import quick
 
 CONTEXT = FetchRunContext("run")
@@ -50,15 +49,15 @@ async def children(
     request: RequestMeta | None = None,
     locator: SitemapLocator | None = None,
     **other: Any,
-) -> list[RequestMeta | Entry]:
+) -> list[RequestMeta]:
     request = request or RequestMeta(URL, flags=FLAGS)
     given = {"status": 200, "content_type": "", "length": 7, "fetched_at": 0.0, **other}
     page = Page(str(request.url), body=body, **given)
     return await (locator or SitemapLocator(URL)).handle_url_processed(request, [page], CONTEXT)
 
 
-def urls(found: list[RequestMeta | Entry]) -> list[str]:
-    return [str(child.url) for child in found if isinstance(child, RequestMeta)]
+def urls(found: list[RequestMeta]) -> list[str]:
+    return [str(child.url) for child in found]
 
 
 async def test_sitemaps_are_requests_and_given_once() -> None:
@@ -97,7 +96,6 @@ async def test_indexes_of_indexes_end(caplog: pytest.LogCaptureFixture) -> None:
     request = RequestMeta(URL, flags=FLAGS)
     for depth in range(1, 6):
         (child,) = await children(index(f"/{depth}.xml"), request)
-        assert isinstance(child, RequestMeta)
         request = child
     assert await children(index("/6.xml"), request) == []
     assert "http://example.org/6.xml: a sitemap listed 6 deep is not read" in caplog.text
@@ -170,9 +168,9 @@ OUTSIDE = b"<!DOCTYPE urlset [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>" + urlse
         (b"<html><body>Not here</body></html>", "it is no sitemap, but begins with <html>"),
         (b"<urlset><url>", "not well-formed"),
         (b"", "it is empty"),
-        (gzip.compress(b" \n"), "it is empty"),
+        (gzip.compress(b" \n", mtime=0), "it is empty"),
         (b"<?xml version='1.0' encoding='nonsense'?><urlset/>", "not well-formed"),
-        (gzip.compress(urlset("/a"))[:60], "its compressed data break off"),
+        (gzip.compress(urlset("/a"), mtime=0)[:60], "its compressed data break off"),
         (b"\x1f\x8b" + b"nonsense" * 9, "cannot be unpacked"),
     ],
 )
@@ -196,9 +194,9 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(monkeypatch: pytest.Monk
 
     def noted(*arguments: Any) -> Any:
         threads.append(threading.get_ident())
-        return part_of(*arguments)
+        return reading_of(*arguments)
 
-    monkeypatch.setattr(sitemap, "part_of", noted)
+    monkeypatch.setattr(sitemap, "reading_of", noted)
     many = [f"/{hashlib.sha256(bytes([n % 256, n // 256])).hexdigest()}" for n in range(500)]
     for body in (urlset(*many), gzip.compress(urlset(*many))):
         assert len(body) < LARGE
@@ -234,72 +232,45 @@ async def test_a_gzip_bomb_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_odd_ones_do_no_harm(body: bytes) -> None:
-    part = part_of(body, 0, 10)
-    assert len(part.entries) <= 1
+    assert len(reading_of(body, 10).entries) <= 1
 
 
 @quick(300)
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda rest: b"<urlset><url>" + rest))
 def test_no_bytes_raise_anything_else(body: bytes) -> None:
-    part_of(body, 0, 10)
-    part_of(gzip.compress(body), 0, 10)
-    part_of(b"\x1f\x8b" + body, 0, 10)
+    reading_of(body, 10)
+    reading_of(gzip.compress(body), 10)
+    reading_of(b"\x1f\x8b" + body, 10)
 
 
 @quick(60)
-@given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["xml", "gzip", "text"]), st.data())
-def test_parts_are_together_the_whole(size: int, most: int, form: str, data: st.DataObject) -> None:
+@given(st.integers(1, 40), st.integers(1, 50), st.sampled_from(["xml", "gzip", "text"]))
+def test_so_many_entries_are_read(size: int, most: int, form: str) -> None:
     texts = [f"http://h/{number}" for number in range(size)]
     body = "\n".join(texts).encode() if form == "text" else urlset(*texts)
     body = gzip.compress(body) if form == "gzip" else body
-    found: list[str] = []
-    more = True
-    while more:
-        entries, more, failure = part_of(body, len(found), most)
-        assert failure is None
-        assert len(entries) == most or not more
-        found += [entry.text for entry in entries]
-    assert found == texts
+    entries, is_cut, failure = reading_of(body, most)
+    assert [entry.text for entry in entries] == texts[:most]
+    assert (is_cut, failure) == (size > most, None)
 
 
-async def test_one_too_long_for_one_step_is_asked_for_again() -> None:
+async def test_a_long_one_gives_all_its_entries_at_once() -> None:
     texts = [f"http://example.org/{number}" for number in range(25_000)]
-    body = urlset(*texts)
-    request, found, keys = RequestMeta(URL, flags=FLAGS), [], []
-    while True:
-        part = await children(body, request)
-        assert len(part) <= 10_000
-        found += urls(part)
-        last = part[-1]
-        if not isinstance(last, Entry):
-            break
-        assert last.key is not None
-        keys.append(last.key)
-        request = last.item
-        assert (str(request.url), request.depth) == (URL, 0)
-    assert found == texts
-    first = RequestMeta(URL).fingerprint
-    assert keys == [f"{first}:9999", f"{first}:19998"]
-    assert request.flags == {"sitemap": True, "from": 19_998}
+    found = await children(urlset(*texts))
+    assert urls(found) == texts
+    assert {str(child.url) for child in found} == set(texts)
 
 
-async def test_one_that_just_fits_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (parts, sitemap):
-        monkeypatch.setattr(module, "LARGEST_PART", 3)
-    assert urls(await children(urlset("/1", "/2", "/3"))) == [
+async def test_a_machine_that_makes_entries_is_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sitemap, "MOST_LISTED", 3)
+    assert len(await children(urlset("/1", "/2", "/3"))) == 3
+    assert caplog.text == ""
+    assert urls(await children(urlset("/1", "/2", "/3", "/4"))) == [
         f"http://example.org/{n}" for n in "123"
     ]
-    *_, last = await children(urlset("/1", "/2", "/3", "bad:"))
-    assert isinstance(last, Entry)
-    assert await children(urlset("/1", "/2", "/3", "bad:"), last.item) == []
-
-
-async def test_a_part_that_was_moved_keeps_a_key_of_its_own() -> None:
-    request = RequestMeta(URL, flags={"sitemap": True, "from": 9_999})
-    (entry,) = await children(b"", request, status=301, location="/new.xml")
-    assert isinstance(entry, Entry)
-    assert entry.key == f"{RequestMeta('http://example.org/new.xml').fingerprint}:9999"
-    assert entry.item.flags == {"sitemap": True, "from": 9_999, "redirects": 1}
+    assert f"{URL}: only its first 3 entries are read" in caplog.text
 
 
 async def test_redirects_of_sitemaps_and_pages() -> None:
@@ -321,17 +292,31 @@ async def test_pages_have_no_children() -> None:
     )
 
 
-async def test_one_that_is_not_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("status", [204, 206, 301, 304, 400, 401, 403, 404, 410, 451])
+async def test_one_that_is_not_there_is_a_failure(status: int) -> None:
+    request = RequestMeta("http://u:secret@example.org/sitemap.xml", flags=FLAGS)
+    with pytest.raises(FetchError, match=f"{URL}: status {status} where a sitemap") as caught:
+        await children(b"", request, status=status)
+    assert not caught.value.retryable
+    assert "secret" not in str(caught.value)
+
+
+async def test_one_that_is_listed_and_gone_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    listed = RequestMeta("http://example.org/1.xml", 1, URL, flags=FLAGS)
     with caplog.at_level(logging.WARNING):
-        assert await children(b"", status=404) == []
-    assert f"{URL}: no sitemap, but status 404" in caplog.text
+        for status in (404, 410):
+            assert await children(b"", listed, status=status) == []
+            assert f"http://example.org/1.xml: status {status} where" in caplog.text
+    for status in (301, 403):
+        with pytest.raises(FetchError, match=f"status {status}"):
+            await children(b"", listed, status=status)
 
 
 async def test_one_too_large_for_the_loader_is_a_failure() -> None:
     with pytest.raises(
-        FetchError, match="a sitemap of 7 bytes is larger than what the loader keeps"
+        FetchError, match=r"a body of 7 bytes \(application/pdf\) that the loader does not keep"
     ) as caught:
-        await children(None)
+        await children(None, content_type="application/pdf")
     assert not caught.value.retryable
 
 

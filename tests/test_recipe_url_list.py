@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_fetcher_core.core import FetchRunContext, Page, RequestMeta
-from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.recipes import UrlListLocator, listed_urls, url_list_recipe
 from tests.properties import quick
 
@@ -86,6 +86,29 @@ async def test_a_file_without_urls(write: Write, content: bytes) -> None:
     assert locator.bad_count == 0
 
 
+@pytest.mark.parametrize("name", ["urls.txt", "urls.gz"])
+async def test_a_file_in_which_no_line_is_a_url_is_a_failure(write: Write, name: str) -> None:
+    path = write(b"# hosts\n\nexample.org/x\nu:secret@h/\n" + b"example.org:80/y\n" * 150, name)
+    locator = UrlListLocator(path)
+    for _ in range(2):  # given up and requeued, it is no success either
+        with pytest.raises(FetchError) as caught:
+            await locator.get_next_urls(CONTEXT)
+        assert not caught.value.retryable
+        assert str(caught.value) == (
+            f"{path}: none of its 152 lines is a URL; the first, line 3: neither http nor https: "
+            "begin it with http:// or https://"
+        )
+        assert locator.checkpoint() == UrlListLocator(path).checkpoint()
+    write(b"http://h/1\n", name)  # mended, it may be gone on with
+    assert await rest(locator) == ["http://h/1"]
+
+
+async def test_bad_lines_at_the_end_are_no_failure(write: Write) -> None:
+    locator = UrlListLocator(write(b"http://h/1\nbad\n"), batch=1)
+    assert await rest(locator) == ["http://h/1"]
+    assert await rest(await resumed(locator.path, locator.checkpoint())) == []
+
+
 async def test_bad_lines_are_counted_kept_and_logged(
     write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -96,7 +119,7 @@ async def test_bad_lines_are_counted_kept_and_logged(
         locator = UrlListLocator(path)
         assert await rest(locator) == ["http://h/1", "http://h/2"]
     assert locator.bad_lines == [
-        (2, "neither http nor https"),
+        (2, "neither http nor https: begin it with http:// or https://"),
         (3, "not UTF-8"),
         (4, "neither http nor https"),
         (6, "not a URL"),
@@ -153,12 +176,12 @@ def test_from_any_checkpoint_comes_exactly_the_rest(
     lines: list[bytes], end: bytes, batch: int, packed: bool, data: st.DataObject
 ) -> None:
     async def check(folder: Path) -> None:
-        content = end.join(lines)
+        content = end.join([b"http://h/first", *lines])
         path = folder / ("urls.gz" if packed else "urls.txt")
         path.write_bytes(gzip.compress(content) if packed else content)
         whole = await rest(UrlListLocator(path))
         wanted = [line.strip().decode() for line in lines if line.strip().startswith(b"http")]
-        assert whole == wanted
+        assert whole == ["http://h/first", *wanted]
         locator = UrlListLocator(path, batch=batch)
         given: list[str] = []
         for _ in range(data.draw(st.integers(0, 8))):

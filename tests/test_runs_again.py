@@ -177,8 +177,8 @@ async def test_while_there_is_no_room_pages_are_not_fetched_over_and_over() -> N
     )
     (result,) = await in_virtual_time(clock, run.run(plan))
     assert result.processed_count == 64
-    # All that was in flight when it filled up, and then one try every half minute.
-    assert asked <= 64 + 32 + 600 / 30 + 10
+    # All that was in flight when it filled up, and then one try every eight seconds.
+    assert asked <= 64 + 32 + 600 / 8 + 10
 
 
 async def test_an_index_that_lost_its_beginning_is_not_continued(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import click
 from data_fetcher_core.cli.exit_codes import EXPLAINED, ExitCode, code_of
 from data_fetcher_core.cli.failing import Told, error_lines, error_trace
 from data_fetcher_core.cli.lazy import LazyGroup
+from data_fetcher_core.cli.view.showable import without_credentials
 from data_fetcher_core.errors import DataFetcherError
 
 
@@ -64,12 +66,19 @@ def _run(arguments: list[str]) -> int:
     try:
         ended = data_fetcher.main(arguments, prog_name="data-fetcher", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         return ExitCode.STOPPED
     return int(ended or ExitCode.FINISHED)
+
+
+def _show(error: click.ClickException) -> None:
+    """What was typed may hold a password, and click repeats it."""
+    text = io.StringIO()
+    error.show(text)
+    click.echo("\n".join(map(without_credentials, text.getvalue().splitlines())), err=True)
 
 
 def _fail(error: DataFetcherError, code: ExitCode, *, is_told: bool, debug: bool) -> ExitCode:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 from anyio import to_thread
 
 from data_fetcher_core.cli import registry
 from data_fetcher_core.cli.folders import free_pages_folder
-from data_fetcher_core.cli.output import prepare_folder
+from data_fetcher_core.cli.output import prepare_folder, remove_if_empty
 from data_fetcher_core.cli.places import Place, command_line
+from data_fetcher_core.cli.private_hosts import check_hosts
 from data_fetcher_core.cli.registry import SETTINGS, run_queue
 from data_fetcher_core.cli.settings import Settings, merged
 from data_fetcher_core.core import FetcherRecipe
@@ -35,6 +37,14 @@ class Run:
     recipe: FetcherRecipe | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _New:
+    """Settings for a new run, and the folder that was made for its pages, if one was."""
+
+    settings: Settings
+    made: Path | None = None
+
+
 async def begin(
     store: KeyValueStore,
     place: Place,
@@ -47,12 +57,10 @@ async def begin(
 ) -> Run:
     """Begin the run, or go on with it if it has begun. Of two who begin at once, one wins."""
     async with run_queue(store, run_id) as queue:
-        new = asked
-        if await queue.checkpoint(SETTINGS) is None:
-            new = await to_thread.run_sync(_with_place_for_pages, asked, run_id)
-        await registry.register(store, run_id, asked.command, title)
+        new, settings = await _new(queue, asked, run_id), None
         try:
-            settings = await _agreed(queue, new, asked, named)
+            await registry.register(store, run_id, asked.command, title)
+            settings = await _agreed(queue, new.settings, asked, named)
         except ConfigurationError as error:
             error.add_note(f"go on with it as begun: {command_line(place, 'resume', run_id)}")
             error.add_note(
@@ -60,6 +68,8 @@ async def begin(
                 f"{command_line(place, 'forget', run_id)}"
             )
             raise
+        finally:
+            await _tidy(new, settings)
     return Run(run_id, settings, title, recipe=recipe)
 
 
@@ -95,6 +105,38 @@ async def settings_of(queue: KVStoreQueue) -> Settings | None:
     return None if stored is None else Settings.from_state(stored)
 
 
+async def note_locators(queue: KVStoreQueue, settings: Settings, names: Sequence[str]) -> Settings:
+    """A recipe may be mended between two calls: those of its locators count that it has now."""
+    if settings.locators == tuple(names):
+        return settings
+    while True:
+        stored = await queue.checkpoint(SETTINGS)
+        wanted = replace(Settings.from_state(stored), locators=tuple(names))
+        if await _saved(queue, stored, wanted):
+            return replace(settings, locators=tuple(names))
+
+
+async def _new(queue: KVStoreQueue, asked: Settings, run_id: str) -> _New:
+    """What a run that has no settings yet would get."""
+    if await queue.checkpoint(SETTINGS) is None:
+        check_hosts(asked)
+        try:
+            return await to_thread.run_sync(_with_place_for_pages, asked, run_id)
+        except ConfigurationError:
+            # Somebody else may have begun it just now, and have its pages there.
+            if await queue.checkpoint(SETTINGS) is None:
+                raise
+    return _New(asked)
+
+
+async def _tidy(new: _New, agreed: Settings | None) -> None:
+    """Remove the folder that was made here, if it is not the run's."""
+    if new.made is None or (agreed and agreed.identity["out"] == new.settings.identity["out"]):
+        return
+    with anyio.CancelScope(shield=True):
+        await to_thread.run_sync(remove_if_empty, new.made)
+
+
 async def _agreed(
     queue: KVStoreQueue, new: Settings, asked: Settings, named: Collection[str]
 ) -> Settings:
@@ -125,9 +167,8 @@ async def _saved(queue: KVStoreQueue, stored: Any, wanted: Settings) -> bool:
     return state == stored or await queue.swap_checkpoint(SETTINGS, stored, state)
 
 
-def _with_place_for_pages(asked: Settings, run_id: str) -> Settings:
+def _with_place_for_pages(asked: Settings, run_id: str) -> _New:
     """Checked now: what cannot be written to must not become the place of a run."""
     out = asked.identity["out"] or str(free_pages_folder(run_id))
-    if "://" not in out:
-        prepare_folder(Path(out))
-    return replace(asked, identity={**asked.identity, "out": out})
+    made = Path(out) if "://" not in out and prepare_folder(Path(out)) else None
+    return _New(replace(asked, identity={**asked.identity, "out": out}), made)

@@ -135,6 +135,8 @@ def _http_options(settings: Settings) -> HttpOptions:
         headers=dict(speed["headers"]),
         timeout=speed["timeout"],
         max_size=speed["max_size"],
+        # What may be fetched may be parsed for links as well.
+        keep_body=speed["max_size"],
         # A crawl takes the target of a redirect for a page like any other.
         follow_redirects=settings.command != "crawl",
         allow_private=speed["allow_private"],

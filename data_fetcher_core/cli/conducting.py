@@ -13,25 +13,34 @@ import click
 import orjson
 
 from data_fetcher_core.cli.asking import Manner
-from data_fetcher_core.cli.beginning import Run
-from data_fetcher_core.cli.composing import compose
+from data_fetcher_core.cli.beginning import Run, note_locators
+from data_fetcher_core.cli.composing import Parts, compose
 from data_fetcher_core.cli.exit_codes import ExitCode, code_of
 from data_fetcher_core.cli.failing import Told, error_lines
-from data_fetcher_core.cli.listing import check_list
+from data_fetcher_core.cli.finishing import (
+    have_more,
+    is_finished,
+    left_in,
+    limit_reached,
+    locators_of,
+)
+from data_fetcher_core.cli.listing import check_list, passed_over
 from data_fetcher_core.cli.opening import opened
 from data_fetcher_core.cli.output import check_output
 from data_fetcher_core.cli.places import command_line
 from data_fetcher_core.cli.presence import be_present
 from data_fetcher_core.cli.registry import run_queue
+from data_fetcher_core.cli.settings import Settings
 from data_fetcher_core.cli.signals import Interruption
-from data_fetcher_core.cli.summary import Summary, is_finished, opening_line, stopping_line
+from data_fetcher_core.cli.summary import Summary, gone_lines, opening_line, stopping_line
 from data_fetcher_core.cli.view import View
 from data_fetcher_core.cli.voice import Voice
 from data_fetcher_core.core import FetchPlan, QueueStats
-from data_fetcher_core.errors import DataFetcherError, StoreError
+from data_fetcher_core.errors import DataFetcherError, StoreError, StoreLost
 from data_fetcher_core.events import Event, Fetched, NotFetched
 from data_fetcher_core.fetcher import Fetcher, FetchResult
 from data_fetcher_core.fetcher.fetcher import single_cause
+from data_fetcher_core.fetcher.turns import name_locators
 from data_fetcher_core.kv_store import KeyValueStore
 from data_fetcher_core.queue import KVStoreQueue
 
@@ -61,6 +70,7 @@ class Conductor:
         self._voice = Voice()
         self._summary: Summary | None = None
         self._seen: Counter[type] = Counter()
+        self._begun = time.monotonic()
 
     async def conduct(self, enter: Enter) -> ExitCode:
         self._interruption.on_leave = self._tell
@@ -93,33 +103,43 @@ class Conductor:
             run.run_id, run.settings, store, grace=self._manner.grace, recipe=run.recipe
         )
         out = run.settings.identity["out"]
-        self._summary = Summary(run.run_id, self._manner.place, out, is_stopped=True)
+        summary = self._summary = Summary(run.run_id, self._manner.place, out, is_stopped=True)
         view = self._voice.open_view(self._manner.view, f"{run.settings.command} {run.title}")
         try:
             async with run_queue(store, run.run_id) as queue:
                 before = await queue.stats()
-                has_pages = before.completed > 0
-                await check_output(
-                    queue, parts.storage, out, has_pages=has_pages, is_joined=run.is_joined
-                )
-                await check_list(queue, run.settings)
-                if not is_finished(before):
+                settings = await self._look_over(run, parts, queue, before)
+                was_finished = is_finished(before, await locators_of(queue, settings.locators))
+                if not was_finished:
                     view.say(opening_line(run.run_id, before, self._manner.place, out))
                 fetcher = Fetcher(parts.options, subscriber=self._noting(view))
-                await self._perform(fetcher, parts.plan, queue, view, before)
+                result = await self._perform(fetcher, parts.plan, queue, view)
+                summary = replace(summary, was_finished=was_finished)
+                self._summary = await self._summed_up(summary, result, queue, settings)
         finally:
             with anyio.CancelScope(shield=True):
                 await parts.storage.close()
 
+    async def _look_over(
+        self, run: Run, parts: Parts, queue: KVStoreQueue, before: QueueStats
+    ) -> Settings:
+        """That all is there which the run needs to go on; its settings as they are now."""
+        await check_output(
+            queue,
+            parts.storage,
+            run.settings.identity["out"],
+            has_pages=before.completed > 0,
+            is_joined=run.is_joined,
+        )
+        names = tuple(name_locators(parts.plan.recipe.bundle_locators))
+        settings = await note_locators(queue, run.settings, names)
+        await check_list(queue, settings)
+        return settings
+
     async def _perform(
-        self,
-        fetcher: Fetcher,
-        plan: FetchPlan,
-        queue: KVStoreQueue,
-        view: View,
-        before: QueueStats,
-    ) -> None:
-        begun = time.monotonic()
+        self, fetcher: Fetcher, plan: FetchPlan, queue: KVStoreQueue, view: View
+    ) -> FetchResult:
+        self._begun = time.monotonic()
         async with anyio.create_task_group() as beside:
             beside.start_soon(view.watch, queue.stats)
             beside.start_soon(be_present, plan.context.app_config.kv_store, plan.context.run_id)
@@ -127,23 +147,31 @@ class Conductor:
             result = await self._until_finished(fetcher, plan)
             self._interruption.on_stop = None
             beside.cancel_scope.cancel()
-        assert self._summary is not None  # noqa: S101 - made before
-        self._summary = replace(
-            self._summary,
+        return result
+
+    async def _summed_up(
+        self, summary: Summary, result: FetchResult, queue: KVStoreQueue, settings: Settings
+    ) -> Summary:
+        left = left_in(result.stats)
+        more = have_more(await locators_of(queue, settings.locators))
+        return replace(
+            summary,
             stats=result.stats,
             fetched=self._seen[Fetched],
             skipped=self._seen[NotFetched],
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - self._begun,
             errors=tuple(result.errors),
-            is_stopped=not result.is_finished,
-            was_finished=is_finished(before),
+            is_stopped=bool(left or (more and self._interruption.is_asked)),
+            have_more=() if left else more,
+            limit=limit_reached(result.stats, settings),
+            passed_over=await passed_over(queue, settings),
         )
 
     async def _until_finished(self, fetcher: Fetcher, plan: FetchPlan) -> FetchResult:
         """Once is enough, unless somebody requeues dead letters just as it ends."""
         while True:
             result = await fetcher.run(plan, self._interruption.stop)
-            if result.is_finished or self._interruption.is_asked:
+            if not left_in(result.stats) or self._interruption.is_asked:
                 return result
 
     def _noting(self, view: View) -> Callable[[Event], None]:
@@ -179,7 +207,10 @@ class Conductor:
 
     def _tell_error(self, error: DataFetcherError) -> None:
         """What does not fit the run fits it no better the next time."""
-        if self._summary is not None and code_of(error) is not ExitCode.USAGE:
+        if self._summary is not None and isinstance(error, StoreLost):
+            for note in gone_lines(self._summary.run_id, self._summary.out):
+                error.add_note(note)
+        elif self._summary is not None and code_of(error) is not ExitCode.USAGE:
             resume = command_line(self._manner.place, "resume", self._summary.run_id)
             error.add_note(f"resume with: {resume}")
         for line in error_lines(error):

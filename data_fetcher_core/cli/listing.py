@@ -7,15 +7,16 @@ import sys
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 from anyio import to_thread
 
+from data_fetcher_core.cli.finishing import locators_of
 from data_fetcher_core.cli.folders import data_folder, make_private
 from data_fetcher_core.cli.settings import Settings
-from data_fetcher_core.cli.standing import locators_of
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.fetcher.turns import checkpoint_name
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.recipes.listed_urls import digest_of
 
@@ -55,6 +56,19 @@ async def check_list(queue: KVStoreQueue, settings: Settings) -> None:
             f"{path} was changed since the run was begun with it: put the old file back to go on, "
             "or begin a new run with the new one"
         )
+
+
+async def passed_over(queue: KVStoreQueue, settings: Settings) -> int | None:
+    """How many lines were no URL, of those that were read; ``None`` if there is no list."""
+    if settings.command != "fetch":
+        return None
+    saved = [await queue.checkpoint(checkpoint_name(name)) for name in settings.locators]
+    return sum(_bad_in(one) for one in saved)
+
+
+def _bad_in(saved: Any) -> int:
+    state = saved.get("state") if isinstance(saved, dict) else None
+    return int(state.get("bad", 0)) if isinstance(state, dict) else 0
 
 
 def _from_stdin() -> UrlList:

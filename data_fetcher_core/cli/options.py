@@ -8,7 +8,15 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from data_fetcher_core.cli.params import Count, Header, Pattern, Seconds, Size, read_store
+from data_fetcher_core.cli.params import (
+    Count,
+    Header,
+    Pattern,
+    Seconds,
+    Size,
+    UserAgent,
+    read_store,
+)
 from data_fetcher_core.cli.view import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,7 +116,7 @@ def http(*, again: bool = False) -> Decorator:
     given = partial(_option, again=again)
     return together(
         given("--max-size", Size(), 64 * 1024**2, "Refuse larger pages.", told="64M"),
-        given("--user-agent", str, None, "Who asks.", told="data-fetcher-core/VERSION"),
+        given("--user-agent", UserAgent(), None, "Who asks.", told="data-fetcher-core/VERSION"),
         click.option(
             "--header",
             "headers",
@@ -148,7 +156,7 @@ def _default(value: Any) -> str:
 def _metavar(kind: Any) -> str | None:
     if isinstance(kind, Size):
         return "BYTES"
-    if kind is str:
+    if kind is str or isinstance(kind, UserAgent):
         return "TEXT"
     return None if kind is None else "S" if isinstance(kind, Seconds) else "N"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,16 @@ def absolute_out(out: str | None) -> str | None:
     return os.path.abspath(os.path.expanduser(out))  # noqa: PTH100, PTH111 - links stay as typed
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make the folder of a new run; refuse one that belongs to another run. Blocking."""
+def prepare_folder(folder: Path) -> bool:
+    """Make the folder of a new run, unless it is there; whether it was made. Blocking.
+
+    One that belongs to another run is refused.
+    """
     if (folder / MARKER).exists() or (folder / INDEX).exists():
         raise ConfigurationError(
             f"{folder} holds the pages of another run: choose another --out, or remove it"
         )
+    is_there = folder.is_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -43,6 +48,13 @@ def prepare_folder(folder: Path) -> None:
         ) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{folder} may not be written to: choose another --out")
+    return not is_there
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Blocking."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 async def check_output(

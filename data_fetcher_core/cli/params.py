@@ -71,6 +71,18 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         return size
 
 
+class UserAgent(click.ParamType):  # type: ignore[type-arg]
+    """A line of text that says who asks."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not text.strip() or not text.isprintable():
+            self.fail(f"{text[:80]!r} says nobody: write it like 'name/1.0'", param, ctx)
+        return text
+
+
 class Header(click.ParamType):  # type: ignore[type-arg]
     """``Name: value``. The value may be a secret, and is in no message."""
 

@@ -6,24 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from data_fetcher_core.cli.beginning import settings_of
+from data_fetcher_core.cli.finishing import LocatorStanding, is_finished, left_in, locators_of
 from data_fetcher_core.cli.presence import Worker, workers_on
 from data_fetcher_core.cli.registry import RunEntry, run_queue
 from data_fetcher_core.cli.settings import Settings
-from data_fetcher_core.cli.summary import is_finished
 from data_fetcher_core.core import QueueStats
 from data_fetcher_core.errors import ConfigurationError, StoreCorrupt
-from data_fetcher_core.fetcher.turns import checkpoint_name
 from data_fetcher_core.kv_store import KeyValueStore
-from data_fetcher_core.queue import KVStoreQueue
-
-
-@dataclass(frozen=True, slots=True)
-class LocatorStanding:
-    """A locator, how often it was asked, and whether it has more."""
-
-    name: str
-    turns: int
-    exhausted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +28,11 @@ class RunStanding:
 
     @property
     def left(self) -> int:
-        return self.stats.size + self.stats.leased
+        return left_in(self.stats)
 
     @property
     def is_finished(self) -> bool:
-        return is_finished(self.stats)
+        return is_finished(self.stats, self.locators)
 
     @property
     def state(self) -> str:
@@ -74,12 +63,3 @@ async def standing_if_readable(store: KeyValueStore, entry: RunEntry) -> RunStan
         return await standing_of(store, entry)
     except (ConfigurationError, StoreCorrupt):
         return RunStanding(entry, None, QueueStats(), is_unreadable=True)
-
-
-async def locators_of(queue: KVStoreQueue, names: Sequence[str]) -> list[LocatorStanding]:
-    return [await _locator(queue, name) for name in names]
-
-
-async def _locator(queue: KVStoreQueue, name: str) -> LocatorStanding:
-    saved = await queue.checkpoint(checkpoint_name(name)) or {}
-    return LocatorStanding(name, saved.get("turn", 0), bool(saved.get("exhausted")))

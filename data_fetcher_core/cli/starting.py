@@ -29,6 +29,7 @@ def start(
     from data_fetcher_core.cli.beginning import begin  # noqa: PLC0415
     from data_fetcher_core.cli.composing import checked  # noqa: PLC0415
     from data_fetcher_core.cli.conducting import work_on  # noqa: PLC0415
+    from data_fetcher_core.cli.private_hosts import check_hosts  # noqa: PLC0415
 
     options = context.params
     given_id = options["run_id"]
@@ -36,6 +37,8 @@ def start(
     manner = manner_of(options)
     named = named_options(context, speed_of(options)) | frozenset(speed or {})
     asked = checked(_settings(context, identity, speed or {}), recipe)
+    if manner.place.is_missing:  # Else a run of before may say that it is allowed.
+        check_hosts(asked)
     return work_on(
         lambda store: begin(
             store, manner.place, run_id, asked, named=named, title=title, recipe=recipe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,9 +20,10 @@ from data_fetcher_core.fetcher.settling import Failures
 from data_fetcher_core.fetcher.states import checkpoint_of, first_state
 from data_fetcher_core.fetcher.turns import (
     Standing,
+    another_turn,
     checkpoint_name,
+    first_turn,
     locator_of,
-    turn_entry,
     turn_lane,
 )
 from data_fetcher_core.queue import KVStoreQueue, Lease
@@ -65,7 +65,7 @@ class Feeder:
         for name in self._locators:
             await self._queue.pace(turn_lane(name), interval=0.0, limit=1)
             await self._queue.reopen(turn_lane(name))
-        turns = [turn_entry(name) for name in self._locators]
+        turns = [first_turn(name) for name in self._locators]
         await self._pauses.insist(lambda: self._queue.enqueue(turns))
 
     async def revive(self) -> bool:
@@ -79,7 +79,7 @@ class Feeder:
             return False
         async for letter in self._queue.dead_letters():
             lacking.discard(letter.item and locator_of(letter.item))
-        turns = [turn_entry(name, f"#{os.urandom(6).hex()}") for name in sorted(lacking)]
+        turns = [another_turn(name) for name in sorted(lacking)]
         return bool(await self._pauses.insist(lambda: self._queue.enqueue(turns)))
 
     def take(self, lease: Lease, name: str, group: TaskGroup) -> None:
@@ -105,7 +105,7 @@ class Feeder:
         try:
             self._restore(name, standing)
             found, state = await self._ask(self._locators[name])
-            entries = as_entries(found)
+            entries = await as_entries(found)
         except Exception as error:  # noqa: BLE001 - whatever a locator raises, its turn is settled
             self._turns.pop(name, None)
             await self._failures.settle(lease, error)

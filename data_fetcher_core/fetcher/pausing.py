@@ -12,7 +12,7 @@ from data_fetcher_core.events import GoesOn, Paused, Subscriber
 
 T = TypeVar("T")
 FULL = (StoreFull, StorageFull)
-_SHORTEST, _LONGEST = 2.0, 30.0
+_SHORTEST, _LONGEST = 2.0, 8.0
 
 
 class Pauses:
@@ -50,17 +50,20 @@ class Pauses:
                 return done
 
     async def wait(self, error: Exception) -> None:
-        """Until it is worth trying again: one tries at a time, and later each time.
+        """Until it is worth trying again."""
+        self.begin(error)
+        await self.pass_by()
 
-        So a full disk does not mean that pages are fetched over and over.
-        """
+    def begin(self, error: Exception) -> None:
         if not self._is_told:
             self._is_told = True
             self._tell(Paused(self._namespace, str(error)))
-        await self.pass_by()
 
     async def pass_by(self) -> None:
-        """Whoever is about to begin something waits here while there is a pause."""
+        """Whoever is about to begin something waits here while there is a pause.
+
+        One tries at a time: a full disk must not mean that pages are fetched over and over.
+        """
         if not self._is_told:
             return
         async with self._trying:

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from data_fetcher_core.core import public_url
-from data_fetcher_core.errors import FetchError, Postponed, Skipped, StorageError, StorageFull
+from data_fetcher_core.errors import (
+    FetchError,
+    OutOfResources,
+    Postponed,
+    Skipped,
+    StorageError,
+    StorageFull,
+)
 from data_fetcher_core.events import LaneShut, NotFetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.pausing import Pauses
@@ -69,7 +76,7 @@ class Failures:
             await self._insist(lease.complete)
             self._tell(NotFetched(self._namespace, _url(lease), str(error)))
             return True
-        if isinstance(error, StorageError):
+        if isinstance(error, StorageError | OutOfResources):
             await self._keep(lease, error)
             return False
         return await self._fail(lease, error, judge(error))
@@ -77,12 +84,15 @@ class Failures:
     async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
         return await self._pauses.insist(act, needs_room=False)
 
-    async def _keep(self, lease: Lease, error: StorageError) -> None:
-        """No request is to blame for a storage that is full, which passes, or broken."""
+    async def _keep(self, lease: Lease, error: StorageError | OutOfResources) -> None:
+        """No request is to blame for a storage without room: that passes.
+
+        Nor for one that is broken, or for what this process lacks: these end the run.
+        """
         await self._insist(lease.give_back)
         if not isinstance(error, StorageFull):
             raise error
-        await self._pauses.wait(error)
+        self._pauses.begin(error)
 
     async def _postpone(self, lease: Lease, error: Postponed) -> None:
         """What the run was told to wait between two requests is not made shorter by the host."""

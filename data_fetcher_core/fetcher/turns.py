@@ -9,7 +9,7 @@ dead letter when it fails for good. A run is drained when nothing is left, turns
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from data_fetcher_core.core import Entry, Locator, RequestMeta
@@ -35,10 +35,13 @@ def locator_of(request: RequestMeta) -> str | None:
     return request.flags.get(_FLAG) if request.url.scheme == "about" else None
 
 
-def turn_entry(locator: str, again: str = "") -> Entry:
-    """Its key registers a locator once, whoever comes first; ``again`` makes another one."""
-    lane = turn_lane(locator)
-    return Entry(RequestMeta(_ADDRESS, flags={_FLAG: locator}), lane=lane, key=lane + again)
+def first_turn(locator: str) -> Entry:
+    """Its key registers a locator once, whoever comes first."""
+    return replace(another_turn(locator), key=turn_lane(locator))
+
+
+def another_turn(locator: str) -> Entry:
+    return Entry(RequestMeta(_ADDRESS, flags={_FLAG: locator}), lane=turn_lane(locator))
 
 
 def turn_lane(locator: str) -> str:

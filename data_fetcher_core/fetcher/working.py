@@ -86,15 +86,13 @@ class Worker:
             given = handle(request, result, self._context)
             found = await given if inspect.isawaitable(given) else given
             if isinstance(found, list | tuple):
-                children += as_entries(found)
+                children += await as_entries(found)
         return children
 
     async def _complete(self, lease: Lease, line: Line, children: list[Entry]) -> None:
         result = line if self._has_index else None
         last, _ = await self._early.bring(children)
-        await self._pauses.insist(
-            lambda: lease.complete(enqueue=last, result=result), needs_room=bool(last)
-        )
+        await self._pauses.insist(lambda: lease.complete(enqueue=last, result=result))
 
     def _tell_fetched(self, lease: Lease, line: Line, children: int, seconds: float) -> None:
         self._tell(

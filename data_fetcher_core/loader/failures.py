@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 
 import aiohttp
 from aiohttp import http_exceptions
 from yarl import URL
 
-from data_fetcher_core.errors import FetchError
+from data_fetcher_core.errors import FetchError, OutOfResources
 from data_fetcher_core.loader.connecting import AddressRefused
 from data_fetcher_core.loader.urls import shown_url
 
 # ValueError: a host that cannot be encoded. RuntimeError: closed under way.
 FOREIGN = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
+# Ours to blame, not the host's.
+_OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _HOPELESS = (
     AddressRefused,
     ssl.CertificateError,
@@ -23,9 +26,13 @@ _HOPELESS = (
 )
 
 
-def fetch_error(url: URL, error: BaseException) -> FetchError:
+def fetch_error(url: URL, error: BaseException) -> FetchError | OutOfResources:
     """What an error of the network, or of what speaks to it, means for the request."""
     causes = _causes(error)
+    if any(getattr(cause, "errno", None) in _OUT_OF_FILES for cause in causes):
+        return OutOfResources(
+            "Too many open files: raise the limit (ulimit -n), or lower the concurrency"
+        )
     retryable = not any(_is_hopeless(cause) for cause in causes)
     return FetchError(f"{shown_url(url)}: {_told(causes)}", retryable=retryable)
 

@@ -27,6 +27,7 @@ from data_fetcher_core.loader.deadlines import Deadlines
 from data_fetcher_core.loader.headers import basic_authorization, flaw_in_header, kept, secret
 from data_fetcher_core.loader.intake import Intake
 from data_fetcher_core.loader.options import HttpOptions
+from data_fetcher_core.loader.readable import is_readable
 from data_fetcher_core.loader.redirects import Redirects, location_of
 from data_fetcher_core.loader.robots import Robots
 from data_fetcher_core.loader.statuses import REDIRECTS, failure_of_status, is_answer
@@ -72,7 +73,7 @@ class HttpLoader:
         headers = self._headers_for(request)
         if self._options.obey_robots:
             await self._robots.admit(url, asked, paced=True)
-        intake = Intake(storage, self._options.keep_body)
+        intake = Intake(storage)
         try:
             response, at = await self._received(url, headers, intake)
             stored = await intake.commit()
@@ -80,12 +81,6 @@ class HttpLoader:
             await intake.discard()
             raise
         return [_page(found, found if at is url else str(at), response, stored, intake)]
-
-    async def sitemaps(self, origin: URL | str) -> list[str]:
-        """The sitemaps that the robots.txt of an origin names."""
-        url = public_url(RequestMeta(origin).url)
-        check_url(url)
-        return await self._robots.sitemaps(url)
 
     async def close(self) -> None:
         await self._web.close()
@@ -116,7 +111,8 @@ class HttpLoader:
                     response, at = await self._redirects.follow(response, url, headers)
                 try:
                     _check_status(response, url, at)
-                    await intake.take(Body(self._web, at, response, options.max_size))
+                    body = Body(self._web, at, response, options.max_size)
+                    await intake.take(body, self._kept_of(response, url, at))
                 except BaseException:
                     response.close()
                     raise
@@ -125,6 +121,10 @@ class HttpLoader:
                 f"{shown_url(url)}: was not here within {options.timeout:g} s"
             ) from None
         return response, at
+
+    def _kept_of(self, response: ClientResponse, *urls: URL) -> int | None:
+        media_type, _ = content_type(response.headers.get("Content-Type"))
+        return self._options.keep_body if is_readable(media_type, *urls) else None
 
     async def _admit_elsewhere(self, url: URL) -> None:
         try:
@@ -151,7 +151,6 @@ def _page(
     headers = response.headers
     media_type, declared = content_type(headers.get("Content-Type"))
     location = location_of(response)
-    body = intake.body()
     return Page(
         url=url,
         status=response.status,
@@ -162,7 +161,7 @@ def _page(
         path=stored.path or None,
         final_url=final_url,
         location=str(location) if location is not None else None,
-        charset=charset_of(declared, media_type, intake.head if body is None else body),
+        charset=charset_of(declared, media_type, intake.head),
         headers=kept(headers),
-        body=body,
+        body=intake.body(),
     )

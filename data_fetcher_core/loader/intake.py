@@ -1,9 +1,10 @@
-"""Where a body goes: into a storage if there is one, and into memory if it is small."""
+"""Where a body goes: into a storage if there is one, and into memory if it may be read there."""
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 import anyio
@@ -17,26 +18,29 @@ from data_fetcher_core.loader.charset import SNIFFED
 class Intake:
     """Takes one body. What was written is discarded unless it was committed."""
 
-    def __init__(self, storage: Any, keep: int) -> None:
+    def __init__(self, storage: Any) -> None:
         self._storage = storage
         self._sink: Sink | None = None
         self._digest = None if storage is not None else hashlib.sha256()
-        self._keep = keep
-        self._kept: list[bytes] | None = []
+        self._keep = 0
+        # It grows in place and gives its bytes away as they are: a body is here only once.
+        self._kept: BytesIO | None = None
         self._length = 0
         self._head = b""
 
     def body(self) -> bytes | None:
-        """The whole body, if it is not too large to be kept."""
-        return None if self._kept is None else b"".join(self._kept)
+        """The whole body, if it is kept."""
+        return None if self._kept is None else self._kept.getvalue()
 
     @property
     def head(self) -> bytes:
-        """How a body begins that is too large to be kept."""
+        """How the body begins, kept or not."""
         return self._head
 
-    async def take(self, body: Body) -> None:
-        """All of it."""
+    async def take(self, body: Body, keep: int | None) -> None:
+        """All of it. In memory it is kept up to so many bytes; for ``None`` never."""
+        if keep is not None:
+            self._keep, self._kept = keep, BytesIO()
         if self._storage is not None:
             self._sink = self._storage.receive()
         while piece := await body.piece():
@@ -48,12 +52,14 @@ class Intake:
         self._length += len(piece)
         if self._digest is not None:
             self._digest.update(piece)
+        if len(self._head) < SNIFFED:
+            self._head += piece[: SNIFFED - len(self._head)]
         if self._kept is None:
             return
-        self._kept.append(piece)
         if self._length > self._keep:
-            self._head = b"".join(early[:SNIFFED] for early in self._kept[:SNIFFED])[:SNIFFED]
             self._kept = None
+        else:
+            self._kept.write(piece)
 
     async def commit(self) -> Stored:
         """Where it is now; without a storage, only what it is."""

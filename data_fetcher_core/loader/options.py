@@ -65,8 +65,8 @@ class HttpOptions:
     """Whether ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``NO_PROXY`` count where no proxy is given."""
     ca_file: str | None = None
     """A PEM file of authorities that are trusted besides the system's."""
-    keep_body: int = 8 * _MIB
-    """Up to how many bytes a body is kept in memory for parsing; a larger one is only stored."""
+    keep_body: int = 64 * _MIB
+    """Up to how many bytes a text is kept in memory for parsing; any other is only stored."""
     connections: int = 0
     """How many connections may be in use; 0 for no bound of the loader's own."""
 

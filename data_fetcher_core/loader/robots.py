@@ -63,21 +63,15 @@ class Robots:
         """
         if url.raw_path == PATH:
             return
-        rules = self._memory.get(origin_of(url)) or await self._rules(url)
+        origin = origin_of(url)
+        told = self._told.get(origin)  # before anybody waits: all who do are to hear of it
+        rules = self._memory.get(origin) or await self._rules(url)
         if not rules.allow(text):
             raise Skipped(f"{shown_url(url)}: robots.txt forbids it")
-        if paced and rules.delay:
-            self._pace(url, rules.delay)
+        if paced and rules.delay and rules.delay != told:
+            self._pace(url, origin, rules.delay)
 
-    async def sitemaps(self, url: URL) -> list[str]:
-        """The sitemaps that the robots.txt of the URL's origin names."""
-        rules = await self._rules(url)
-        return rules.sitemaps(url.origin())
-
-    def _pace(self, url: URL, delay: float) -> None:
-        origin = origin_of(url)
-        if self._told.get(origin) == delay:
-            return
+    def _pace(self, url: URL, origin: Origin, delay: float) -> None:
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
         self._told[origin] = delay

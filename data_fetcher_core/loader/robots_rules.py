@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 
 from protego import Protego
-from yarl import URL
 
 LONGEST = 512 * 1024
 """How many bytes of a robots.txt count."""
 LONGEST_DELAY = 300.0
 _AGENT = re.compile(r"\s*user(?:-|\s+)?agent\s*[:\s]\s*([^#]*)", re.IGNORECASE)
-_SITE_WIDE = re.compile(r"\s*(?:site-?maps?|host)\b", re.IGNORECASE)
+_OF_NO_GROUP = re.compile(r"\s*(?:#|(?:site-?maps?|host)\b)", re.IGNORECASE)
 
 
 def token_of(user_agent: str) -> str:
@@ -27,7 +26,7 @@ def text_of(body: bytes) -> str:
 
 
 def addressed_to(token: str, text: str) -> str:
-    """The lines that are for us or for everybody, and those about the whole site.
+    """The lines that are for us or for everybody.
 
     Most of a file is for others. Files with thousands of names above thousands of rules exist,
     too, and a parser that gave each name its rules would need more memory than there is.
@@ -44,9 +43,7 @@ def _addressed(token: str, text: str) -> Iterator[str]:
             naming = True
             if is_us:
                 yield line
-        elif _SITE_WIDE.match(line):
-            yield line
-        elif line.strip() and not line.lstrip().startswith("#"):
+        elif line.strip() and not _OF_NO_GROUP.match(line):
             naming = False
             if for_us:
                 yield line
@@ -65,16 +62,3 @@ class RobotsRules:
 
     def allow(self, url: str) -> bool:
         return self._parsed.can_fetch(url, self._token)
-
-    def sitemaps(self, base: URL) -> list[str]:
-        """The sitemaps it names, each once, as absolute URLs."""
-        found = (_absolute(base, text) for text in self._parsed.sitemaps)
-        return list(dict.fromkeys(url for url in found if url is not None))
-
-
-def _absolute(base: URL, text: str) -> str | None:
-    try:
-        url = base.join(URL(text))
-    except ValueError:
-        return None
-    return str(url) if url.scheme in {"http", "https"} and url.raw_host else None

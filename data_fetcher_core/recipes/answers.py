@@ -13,6 +13,8 @@ from data_fetcher_core.recipes.web_urls import web_url_or_none
 _log = logging.getLogger(__name__)
 
 MOST_REDIRECTS = 10
+# Beyond this an answer is no list, but a machine that makes one. They are all in memory at once.
+MOST_LISTED = 200_000
 
 
 def page_of(result: Any) -> Page | None:
@@ -29,6 +31,14 @@ def url_of(page: Page, request: RequestMeta) -> URL:
     if page.final_url in {None, page.url}:
         return request.url  # as it was asked for, with the credentials that a page leaves out
     return web_url_or_none(page.final_url or "") or request.url
+
+
+def not_kept(page: Page) -> str:
+    """Why nobody can look into a page."""
+    return (
+        f"a body of {page.length} bytes ({page.content_type or 'no type'}) that the loader does "
+        "not keep: it is larger than keep_body=, or of a type that is no text"
+    )
 
 
 def referer_of(url: URL) -> str:

@@ -19,7 +19,14 @@ from data_fetcher_core.core import (
     public_url,
 )
 from data_fetcher_core.errors import ConfigurationError, FetchError
-from data_fetcher_core.recipes.answers import page_of, redirect_of, referer_of, url_of
+from data_fetcher_core.recipes.answers import (
+    MOST_LISTED,
+    not_kept,
+    page_of,
+    redirect_of,
+    referer_of,
+    url_of,
+)
 from data_fetcher_core.recipes.json_paths import at, read_json
 from data_fetcher_core.recipes.off_loop import parsed
 from data_fetcher_core.recipes.paging import (
@@ -29,7 +36,6 @@ from data_fetcher_core.recipes.paging import (
     PageRequest,
     Paging,
 )
-from data_fetcher_core.recipes.parts import LARGEST_PART, next_part, part_start
 from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
 
 _log = logging.getLogger(__name__)
@@ -105,14 +111,8 @@ class ApiLocator:
     def _children(self, request: RequestMeta, page: Page, body: bytes) -> list[RequestMeta | Entry]:
         answer = _answer(request, body)
         items = [] if self._item_url_path is None else self._items(request, page, answer)
-        start = part_start(request)
-        children: list[RequestMeta | Entry] = [*items[start : start + LARGEST_PART]]
-        if len(items) > start + LARGEST_PART:
-            return [*children, next_part(request, request.flags["api"])]
         following = self._paging.after(request, page, answer)
-        return (
-            children if following is None else [*children, self._request(following, request.depth)]
-        )
+        return [*items] if following is None else [*items, self._request(following, request.depth)]
 
     def _request(self, page: PageRequest, depth: int) -> Entry:
         key = f"{self._name}:{blake2b(page.mark.encode(), digest_size=16).hexdigest()}"
@@ -123,7 +123,9 @@ class ApiLocator:
         if not isinstance(items, list):
             return []
         base, path = url_of(page, request), self._item_url_path or ""
-        texts = (at(item, path) for item in items)
+        if len(items) > MOST_LISTED:
+            _log.warning("%s: only its first %d items are read", public_url(base), MOST_LISTED)
+        texts = (at(item, path) for item in items[:MOST_LISTED])
         urls = [web_url_or_none(text, base) if isinstance(text, str) else None for text in texts]
         if bad := urls.count(None):
             _log.warning("%s: %d items have no URL at %r", public_url(base), bad, path)
@@ -153,11 +155,7 @@ def _body(request: RequestMeta, page: Page) -> bytes:
             retryable=False,
         )
     if page.body is None:
-        raise FetchError(
-            f"{public_url(request.url)}: a page of {page.length} bytes is larger than what the "
-            "loader keeps: raise its limit, or ask for smaller pages",
-            retryable=False,
-        )
+        raise FetchError(f"{public_url(request.url)}: {not_kept(page)}", retryable=False)
     return page.body
 
 

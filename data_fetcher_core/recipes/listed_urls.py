@@ -101,7 +101,8 @@ def _take(text: bytes, batch: Batch) -> None:
     except UnicodeDecodeError:
         _refuse("not UTF-8", batch)
     except ValueError as error:
-        _refuse(str(error), batch)
+        remedy = "" if b"://" in text else ": begin it with http:// or https://"
+        _refuse(f"{error}{remedy}", batch)
 
 
 def _refuse(reason: str, batch: Batch) -> None:

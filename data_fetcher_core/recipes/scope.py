@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -86,24 +86,6 @@ class Scope:
             and (not self.include or any(wanted.search(text) for wanted in self._including))
             and not any(unwanted.search(text) for unwanted in self._excluding)
         )
-
-    def to_state(self) -> dict[str, Any]:
-        """What JSON holds, to be stored and compared; :meth:`from_state` makes an equal one."""
-        state = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        return {
-            name: list(value) if name in _LISTS else value
-            for name, value in state.items()
-            if not name.startswith("_")
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        known = {setting.name for setting in fields(cls) if setting.init}
-        if unknown := sorted(set(state) - known):
-            raise ConfigurationError(
-                f"a scope has no {', '.join(unknown)}: written by another version?"
-            )
-        return cls(**state)
 
 
 def _texts(name: str, values: object) -> tuple[str, ...]:

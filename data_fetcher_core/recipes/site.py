@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from yarl import URL
 
@@ -16,8 +15,7 @@ from data_fetcher_core.core import (
     RequestMeta,
     public_url,
 )
-from data_fetcher_core.queue.engine import MOST_CHILDREN
-from data_fetcher_core.recipes.answers import page_of, redirect_of, referer_of, url_of
+from data_fetcher_core.recipes.answers import not_kept, page_of, redirect_of, referer_of, url_of
 from data_fetcher_core.recipes.links import links_of
 from data_fetcher_core.recipes.off_loop import parsed
 from data_fetcher_core.recipes.scope import Scope
@@ -33,8 +31,7 @@ class SiteLocator:
     """Gives the start URLs, and for each page its links that are in scope.
 
     Without a scope, the crawl stays at the scheme, host and port of its start URLs; these
-    themselves are always fetched. A page with more than 10,000 new links gives the first 10,000,
-    and a warning. ``max_pages`` is for whoever runs it to keep; 0 means no limit.
+    themselves are always fetched.
     """
 
     def __init__(
@@ -42,12 +39,10 @@ class SiteLocator:
         start_urls: Iterable[str | URL] | str | URL,
         scope: Scope | None = None,
         *,
-        max_pages: int = 0,
         follow_nofollow: bool = True,
     ) -> None:
         urls = configured_urls(start_urls, "start URL")
         self.scope = Scope.around(urls) if scope is None else scope
-        self.max_pages = max_pages
         self._follow_nofollow = follow_nofollow
         self._start = StartUrls(urls)
 
@@ -71,7 +66,7 @@ class SiteLocator:
         if not _is_html(page) or not self._goes_deeper(request):
             return []
         if page.body is None:
-            _log.warning("%s: too large to be searched for links", public_url(request.url))
+            _log.warning("%s: %s; its links are unknown", public_url(request.url), not_kept(page))
             return []
         body = page.body
         return await parsed(len(body), lambda: self._children(request, page, body))
@@ -83,11 +78,7 @@ class SiteLocator:
         url, depth, admits = url_of(page, request), request.depth + 1, self.scope.admits
         referer = referer_of(url)
         links = links_of(body, url, page.charset, follow_nofollow=self._follow_nofollow)
-        admitted = (RequestMeta(link, depth, referer) for link in links if admits(link, depth))
-        children = list(islice(admitted, MOST_CHILDREN))
-        if len(children) == MOST_CHILDREN and next(admitted, None):
-            _log.warning("%s: only its first %d links are followed", referer, MOST_CHILDREN)
-        return children
+        return [RequestMeta(link, depth, referer) for link in links if admits(link, depth)]
 
     def _redirected(self, request: RequestMeta, page: Page) -> list[RequestMeta]:
         target = redirect_of(request, page)

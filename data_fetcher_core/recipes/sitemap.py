@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from yarl import URL
 
 from data_fetcher_core.core import (
-    Entry,
     FetcherRecipe,
     FetchRunContext,
     Loader,
@@ -17,11 +16,17 @@ from data_fetcher_core.core import (
     public_url,
 )
 from data_fetcher_core.errors import FetchError
-from data_fetcher_core.recipes.answers import page_of, redirect_of, referer_of, url_of
+from data_fetcher_core.recipes.answers import (
+    MOST_LISTED,
+    not_kept,
+    page_of,
+    redirect_of,
+    referer_of,
+    url_of,
+)
 from data_fetcher_core.recipes.off_loop import parsed
-from data_fetcher_core.recipes.parts import LARGEST_PART, next_part, part_key, part_start
 from data_fetcher_core.recipes.scope import Scope
-from data_fetcher_core.recipes.sitemap_entries import Part, likely_size, part_of
+from data_fetcher_core.recipes.sitemap_entries import Reading, likely_size, reading_of
 from data_fetcher_core.recipes.start_urls import StartUrls
 from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
 
@@ -34,8 +39,8 @@ _SITEMAP = {"sitemap": True}
 class SitemapLocator:
     """Gives sitemaps, and for each of them the pages and sitemaps it lists.
 
-    A scope narrows the pages; without one, all are fetched. One with more than 9,999 entries is
-    asked for again for the rest, so it should not change meanwhile.
+    A scope narrows the pages; without one, all are fetched. A sitemap that cannot be had is a
+    failure; only of one that another lists and that is gone, a warning is enough.
     """
 
     def __init__(
@@ -55,7 +60,7 @@ class SitemapLocator:
 
     async def handle_url_processed(
         self, request: RequestMeta, result: object, ctx: FetchRunContext
-    ) -> list[RequestMeta | Entry]:
+    ) -> list[RequestMeta]:
         page = page_of(result)
         if page is None:
             return []
@@ -64,31 +69,27 @@ class SitemapLocator:
             return self._redirected(target)
         if not request.flags.get("sitemap"):
             return []
-        if page.status != 200:
-            _log.warning("%s: no sitemap, but status %d", public_url(request.url), page.status)
+        if _is_gone(request, page):
             return []
         body = _body(request, page)
         url = url_of(page, request)
         return await parsed(likely_size(body), lambda: self._children(request, url, body))
 
-    def _redirected(self, target: RequestMeta) -> list[RequestMeta | Entry]:
-        if not target.flags.get("sitemap"):
-            return [target] if self.scope.admits(target.url, target.depth) else []
-        start = part_start(target)
-        return [Entry(target, key=part_key(target.fingerprint, start)) if start else target]
+    def _redirected(self, target: RequestMeta) -> list[RequestMeta]:
+        is_sitemap = target.flags.get("sitemap")
+        return [target] if is_sitemap or self.scope.admits(target.url, target.depth) else []
 
-    def _children(self, request: RequestMeta, url: URL, body: bytes) -> list[RequestMeta | Entry]:
-        part = part_of(body, part_start(request), LARGEST_PART)
-        _check(part, request)
+    def _children(self, request: RequestMeta, url: URL, body: bytes) -> list[RequestMeta]:
+        reading = reading_of(body, MOST_LISTED)
+        _check(reading, request)
         referer, depth = referer_of(url), request.depth + 1
-        urls = [(web_url_or_none(text, url), is_sitemap) for text, is_sitemap in part.entries]
-        children: list[RequestMeta | Entry] = [
+        urls = [(web_url_or_none(text, url), is_sitemap) for text, is_sitemap in reading.entries]
+        _report(request, sum(listed is None for listed, _ in urls))
+        return [
             RequestMeta(listed, depth, referer, flags=_SITEMAP if is_sitemap else None)
             for listed, is_sitemap in urls
             if listed is not None and self._follows(listed, depth, is_sitemap=is_sitemap)
         ]
-        _report(request, sum(listed is None for listed, _ in urls))
-        return [*children, next_part(request, request.fingerprint)] if part.more else children
 
     def _follows(self, url: URL, depth: int, *, is_sitemap: bool) -> bool:
         if not is_sitemap:
@@ -98,23 +99,36 @@ class SitemapLocator:
         return depth <= DEEPEST
 
 
+def _is_gone(request: RequestMeta, page: Page) -> bool:
+    """Indexes list sitemaps that are gone; any other that cannot be had would be missed."""
+    is_gone = page.status in {404, 410} and request.depth > 0
+    if is_gone:
+        _log.warning("%s: %s", public_url(request.url), _unwanted(page))
+    elif page.status != 200:
+        raise FetchError(f"{public_url(request.url)}: {_unwanted(page)}", retryable=False)
+    return is_gone
+
+
+def _unwanted(page: Page) -> str:
+    return f"status {page.status} where a sitemap was wanted"
+
+
 def _body(request: RequestMeta, page: Page) -> bytes:
     if page.body is None:
-        raise FetchError(
-            f"{public_url(request.url)}: a sitemap of {page.length} bytes is larger than what the "
-            "loader keeps: raise its limit",
-            retryable=False,
-        )
+        raise FetchError(f"{public_url(request.url)}: {not_kept(page)}", retryable=False)
     return page.body
 
 
-def _check(part: Part, request: RequestMeta) -> None:
+def _check(reading: Reading, request: RequestMeta) -> None:
     """What was listed before a sitemap broke off is taken; one without anything has failed."""
-    if part.failure is None:
+    url = public_url(request.url)
+    if reading.is_cut:
+        _log.warning("%s: only its first %d entries are read", url, MOST_LISTED)
+    if reading.failure is None:
         return
-    if not part.entries:
-        raise FetchError(f"{public_url(request.url)}: {part.failure}")
-    _log.warning("%s: only its beginning could be read: %s", public_url(request.url), part.failure)
+    if not reading.entries:
+        raise FetchError(f"{url}: {reading.failure}")
+    _log.warning("%s: only its beginning could be read: %s", url, reading.failure)
 
 
 def _report(request: RequestMeta, bad: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 from xml.parsers import expat
 
@@ -34,11 +34,11 @@ class Listed(NamedTuple):
     is_sitemap: bool
 
 
-class Part(NamedTuple):
-    """Some entries of a sitemap, whether there are more, and what stopped the reading."""
+class Reading(NamedTuple):
+    """The entries of a sitemap, whether there would be more, and what stopped the reading."""
 
     entries: list[Listed]
-    more: bool = False
+    is_cut: bool = False
     failure: str | None = None
 
 
@@ -47,17 +47,17 @@ def likely_size(body: bytes) -> int:
     return len(body) * (20 if body.startswith(_GZIP) else 1)
 
 
-def part_of(body: bytes, start: int, most: int) -> Part:
-    """At most so many entries, from the one at ``start``."""
+def reading_of(body: bytes, most: int) -> Reading:
+    """At most so many entries."""
     entries: list[Listed] = []
     try:
-        for entry in islice(entries_of(body), start, None):
+        for entry in entries_of(body):
             if len(entries) == most:
-                return Part(entries, more=True)
+                return Reading(entries, is_cut=True)
             entries.append(entry)
     except SitemapError as error:
-        return Part(entries, failure=str(error))
-    return Part(entries)
+        return Reading(entries, failure=str(error))
+    return Reading(entries)
 
 
 def entries_of(body: bytes) -> Iterator[Listed]:

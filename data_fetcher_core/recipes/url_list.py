@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from anyio import to_thread
 
 from data_fetcher_core.core import FetcherRecipe, FetchRunContext, Loader, RequestMeta
-from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.queue.engine import MOST_CHILDREN
 from data_fetcher_core.recipes.answers import page_of, redirect_of
 from data_fetcher_core.recipes.listed_urls import (
@@ -32,8 +32,8 @@ class UrlListLocator:
     """Gives the URLs of a text file, or of one that gzip compressed (``.gz``).
 
     Empty lines and those that begin with ``#`` are passed over. Lines that are no URL are counted
-    in ``bad_count`` and logged, and the first 100 of them kept in ``bad_lines``. A file that is
-    not the one the run was begun with is refused.
+    in ``bad_count`` and logged, and the first 100 of them kept in ``bad_lines``; if all are, it is
+    a failure. A file that is not the one the run was begun with is refused.
     """
 
     def __init__(self, path: str | PathLike[str], *, batch: int = 1_000) -> None:
@@ -51,6 +51,8 @@ class UrlListLocator:
 
     async def get_next_urls(self, ctx: FetchRunContext) -> list[RequestMeta]:
         batch = await to_thread.run_sync(self._read)
+        if batch.bad and not batch.urls and self._place == Place():
+            raise self._without_urls(batch)
         # Only now: what a cancelled call has read is read again.
         self._place = batch.place
         self._report(batch)
@@ -92,6 +94,17 @@ class UrlListLocator:
         self._file = open_list(self.path)
         weakref.finalize(self, self._file.close)
         return self._file
+
+    def _without_urls(self, batch: Batch) -> FetchError:
+        """Nothing of it is remembered: the file may be mended, and tried again."""
+        self._close()
+        self._digest = ""
+        line, reason = batch.bad[0]
+        return FetchError(
+            f"{self.path}: none of its {batch.bad_count} lines is a URL; "
+            f"the first, line {line}: {reason}",
+            retryable=False,
+        )
 
     def _close(self) -> None:
         if self._file is not None:

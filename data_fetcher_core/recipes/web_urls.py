@@ -35,12 +35,24 @@ def web_url(text: str, base: URL | None = None) -> URL:
 
 
 def _joined(reference: str, base: URL | None) -> URL:
+    if base is not None and ":" in reference:
+        reference = _without_scheme_of(base, reference)
     try:
         url = URL(reference)
         # With a scheme and without a host, joining would take it for a path.
         return url if base is None or url.scheme else base.join(url)
     except (ValueError, IndexError):  # which may quote a password
         raise ValueError("not a URL") from None
+
+
+def _without_scheme_of(base: URL, reference: str) -> str:
+    """As browsers read it: ``http:x`` is ``x``, where the base is an http URL itself."""
+    scheme, _, rest = reference.partition(":")
+    if scheme.lower() != base.scheme or rest.startswith("//"):
+        return reference
+    if not rest:
+        raise ValueError("empty")
+    return rest if rest[0] in "/?" else f"./{rest}"
 
 
 def _with_slashes(reference: str) -> str:

@@ -83,6 +83,9 @@ def _bar(picture: Picture, width: int, glyphs: Glyphs) -> Text:
 def _speed(picture: Picture, space: Space) -> list[Text]:
     nothing = space.glyphs.nothing
     recent, average = picture.recent_rate, picture.average_rate
+    received = Text.assemble((figures.size(picture.received), FIGURE), " received")
+    if picture.paused is not None:
+        return flow([received], space.width, space.glyphs)
     parts = [
         Text.assemble(
             (nothing if recent is None else figures.rate(recent), "bold cyan"), " pages/s now"
@@ -90,7 +93,7 @@ def _speed(picture: Picture, space: Space) -> list[Text]:
         Text.assemble(
             (nothing if average is None else figures.rate(average), FIGURE), " on average"
         ),
-        Text.assemble((figures.size(picture.received), FIGURE), " received"),
+        received,
     ]
     return flow([*parts, _eta(picture)], space.width, space.glyphs)
 

@@ -20,7 +20,6 @@ from data_fetcher_core.cli.view.tally import Picture, Tally
 from data_fetcher_core.cli.view.watching import Look, keep_looking
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.events import (
-    Buried,
     Event,
     Fed,
     Fetched,
@@ -62,11 +61,8 @@ class JsonView:
         self._tally.note(event)
         if isinstance(event, _TOO_MANY):
             return
-        fields = asdict(event)
-        if isinstance(event, Buried):
-            fields["detail"] = self._tally.why_buried(event)
         level = "info" if isinstance(event, _AS_IT_SHOULD) else "warning"
-        self._put(level, event_name(event), fields)
+        self._put(level, event_name(event), asdict(event))
 
     async def watch(self, look: Look) -> None:
         await keep_looking(look, self._tally, self._clock, self._looked)

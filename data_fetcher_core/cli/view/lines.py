@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TextIO
 
 from data_fetcher_core.cli.view import figures
@@ -16,7 +15,7 @@ from data_fetcher_core.cli.view.tally import Picture, Tally
 from data_fetcher_core.cli.view.telling import is_told, sentence
 from data_fetcher_core.cli.view.watching import Look, keep_looking
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
-from data_fetcher_core.events import Buried, Event
+from data_fetcher_core.events import Event
 
 _FIRST = 5.0
 _EVERY = 10.0
@@ -45,7 +44,7 @@ class LinesView:
     def __call__(self, event: Event) -> None:
         self._tally.note(event)
         if is_told(event):
-            self._talk.about(type(event).__name__, lambda: self._sentence(event))
+            self._talk.about(type(event).__name__, lambda: sentence(event))
 
     async def watch(self, look: Look) -> None:
         await keep_looking(look, self._tally, self._clock, self._looked)
@@ -68,11 +67,6 @@ class LinesView:
             self._talk.tell_left_out()
             self._talk.note(progress_line(picture))
 
-    def _sentence(self, event: Event) -> str:
-        if isinstance(event, Buried):
-            event = replace(event, detail=self._tally.why_buried(event))
-        return sentence(event)
-
     def _stamp(self) -> str:
         return time.strftime("%H:%M:%S  ", time.localtime(self._wall()))
 
@@ -82,7 +76,7 @@ def progress_line(picture: Picture) -> str:
     stats = picture.stats
     parts = [
         f"{figures.count(picture.done)} of {figures.count(picture.known)} pages known so far",
-        f"{_rate(picture.recent_rate)} pages/s ({_rate(picture.average_rate)} on average)",
+        *_pace(picture),
         figures.size(picture.received),
         f"ready {figures.count(stats.ready)}",
         f"delayed {figures.count(stats.delayed)}",
@@ -95,6 +89,13 @@ def progress_line(picture: Picture) -> str:
     if picture.seconds_left:
         parts.append(f"about {figures.rough(picture.seconds_left)} left if nothing new is found")
     return ("PAUSED, " if picture.paused is not None else "") + ", ".join(parts)
+
+
+def _pace(picture: Picture) -> list[str]:
+    """None while nothing goes on."""
+    if picture.paused is not None:
+        return []
+    return [f"{_rate(picture.recent_rate)} pages/s ({_rate(picture.average_rate)} on average)"]
 
 
 def _rate(rate: float | None) -> str:

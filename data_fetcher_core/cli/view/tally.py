@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from data_fetcher_core.cli.view.forecast import Forecast
 from data_fetcher_core.cli.view.hosts import ShutHost, ShutHosts, SlowHost, SlowHosts
 from data_fetcher_core.cli.view.pace import Pace
 from data_fetcher_core.core import QueueStats
@@ -30,7 +29,6 @@ from data_fetcher_core.events import (
 
 _MOST_FAILURES = 20
 _MOST_HOSTS = 20
-_MOST_CAUSES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,8 @@ class Picture:
     @property
     def seconds_left(self) -> float | None:
         """At this rate, and if nothing new is found."""
+        if self.paused is not None or not self.is_looked_at:
+            return None
         if self.left == 0:
             return 0.0
         return self.left / self.recent_rate if self.recent_rate else None
@@ -90,16 +90,13 @@ class Tally:
         self._began = now()
         self._lock = threading.Lock()
         self._pace = Pace()
-        self._settled = self._skipped = self._received = self._links = 0
+        self._settled = self._settled_then = self._skipped = self._received = 0
         self._statuses: Counter[int | None] = Counter()
         self._slow = SlowHosts()
         self._shut = ShutHosts()
         self._failures: deque[tuple[float, str, bool]] = deque(maxlen=_MOST_FAILURES)
-        # A request that is given up does not tell why it failed; the tries before it did.
-        self._causes: dict[str, str] = {}
         self._paused: str | None = None
         self._stats = QueueStats()
-        self._forecast = Forecast()
         self._trouble: str | None = None
         self._notes: Mapping[type, Callable[[Any], None]] = {
             Fetched: self._fetched,
@@ -121,8 +118,8 @@ class Tally:
     def looked(self, stats: QueueStats) -> None:
         """What the store says of the whole run."""
         with self._lock:
-            self._forecast = self._forecast.after(stats, self._stats, self._settled, self._links)
             self._stats = stats
+            self._settled_then = self._settled
             self._trouble = None
             self._pace.sample(self._now(), stats.completed)
 
@@ -135,17 +132,17 @@ class Tally:
             return self._take(self._now())
 
     def _take(self, now: float) -> Picture:
-        # Between two looks, what this process settles and finds is added to what the store said.
-        stats, settled = self._stats, self._settled - self._forecast.settled
-        done = stats.completed + settled
-        found = self._forecast.found(self._settled, self._links)
+        # All counts are those of the last look; only rates take in what was settled since.
+        stats = self._stats
+        by_now = stats.completed + self._settled - self._settled_then
+        is_paused = self._paused is not None
         return Picture(
             elapsed=now - self._began,
-            done=done,
-            left=max(0, stats.size + stats.leased - settled + found),
+            done=stats.completed if stats.enqueued else self._settled,
+            left=stats.size + stats.leased,
             stats=stats,
-            recent_rate=self._pace.recent(now, done),
-            average_rate=self._pace.average(now, done),
+            recent_rate=None if is_paused else self._pace.recent(now, by_now),
+            average_rate=None if is_paused else self._pace.average(now, by_now),
             received=self._received,
             skipped=self._skipped,
             statuses=_named(self._statuses),
@@ -159,7 +156,6 @@ class Tally:
     def _fetched(self, event: Fetched) -> None:
         self._settled += 1
         self._received += event.length
-        self._links += event.children
         self._statuses[event.status] += 1
         self._slow.note(event.lane, event.seconds)
 
@@ -169,17 +165,9 @@ class Tally:
 
     def _retried(self, event: Retried) -> None:
         self._failures.append((self._now(), event.error, False))
-        self._causes.pop(event.request_id, None)
-        self._causes[event.request_id] = event.error
-        if len(self._causes) > _MOST_CAUSES:
-            del self._causes[next(iter(self._causes))]
 
     def _buried(self, event: Buried) -> None:
-        self._failures.append((self._now(), self.why_buried(event), True))
-
-    def why_buried(self, event: Buried) -> str:
-        cause = self._causes.get(event.request_id)
-        return event.detail if cause is None else f"{cause} ({event.detail})"
+        self._failures.append((self._now(), event.detail, True))
 
     def _lane_shut(self, event: LaneShut) -> None:
         now = self._now()
