@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,6 +19,7 @@ from data_fetcher_core.errors import (
     StoreError,
     StoreFull,
     StoreLost,
+    StoreUnavailable,
     ValidationError,
 )
 from data_fetcher_core.events import Subscriber, guarded, log_event
@@ -146,6 +148,16 @@ class _Run:
             while not stop.is_asked and await self._feeder.revive():
                 await self._drain(stop)
             beside.cancel_scope.cancel()
+        try:
+            with anyio.fail_after(self._patience(stop)):
+                return await self._account(birth, stop)
+        except TimeoutError:
+            raise StoreUnavailable("the store did not answer while the run was ending") from None
+
+    def _patience(self, stop: Stop) -> float:
+        return max(_GOODBYE, self._options.grace) if stop.is_asked else math.inf
+
+    async def _account(self, birth: str, stop: Stop) -> FetchResult:
         await self._check_birth(birth)
         async with anyio.create_task_group() as beside:
             beside.start_soon(self._give_up_when_asked, stop)

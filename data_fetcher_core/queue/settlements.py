@@ -38,6 +38,7 @@ from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import Decision, bounded
 
 _LONGEST_DETAIL = 1_000
+_LONGEST_GOODBYE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,11 @@ class Settler:
         await self._settle(lease, Settlement(lease.token, Move.GIVE_BACK))
 
     async def hand_back(self, lease: Lease) -> None:
-        """Give back whatever becomes of the caller: it is being cancelled, perhaps once more."""
-        with anyio.CancelScope(shield=True):
+        """Give back whatever becomes of the caller: it is being cancelled, perhaps once more.
+
+        If the store is away this goes on without the caller.
+        """
+        with anyio.move_on_after(_LONGEST_GOODBYE, shield=True):
             for giving_back in self.return_leases([lease]):
                 await asyncio.wait([giving_back])
 

@@ -1,0 +1,150 @@
+"""A crawl that is killed without warning, again and again, and typed again."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.crawls import (
+    Crawl,
+    Instant,
+    NotedSite,
+    check,
+    instants,
+    kill_again_and_again,
+    kill_one_after_another,
+    looked_after,
+    nursery,
+    told,
+)
+from tests.programs import Nursery, Start, start_command
+
+__all__ = ["nursery"]
+
+KINDS = ["sqlite", "redis"]
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'runs.db'}"
+    url: str = request.getfixturevalue("redis_url")
+    return url
+
+
+async def test_a_crawl_that_is_left_alone(store: str, tmp_path: Path) -> None:
+    async with (
+        NotedSite(100) as site,
+        looked_after(Crawl(site, store, tmp_path, start_command)) as crawl,
+    ):
+        await crawl.begin_all()
+        await crawl.finished()
+        await check(crawl)
+        assert len(site.asks) == 101
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_killed_and_typed_again(
+    store: str, tmp_path: Path, nursery: Nursery, processes: int
+) -> None:
+    await _kill_all(Trial(store, tmp_path, nursery.start, seed=7), processes)
+
+
+async def test_one_of_three_is_killed_and_replaced(
+    store: str, tmp_path: Path, nursery: Nursery
+) -> None:
+    await _kill_one(Trial(store, tmp_path, nursery.start, seed=11))
+
+
+@pytest.mark.parametrize("rounds", [6, pytest.param(40, marks=pytest.mark.slow)])
+async def test_killed_while_it_ends(
+    store: str, tmp_path: Path, nursery: Nursery, rounds: int
+) -> None:
+    """When the last pages are settled and the index is written."""
+    with told(17 if rounds == 6 else random.randrange(2**32)) as dice:
+        for number in range(rounds):
+            folder = tmp_path / f"{number}"
+            folder.mkdir()
+            async with (
+                NotedSite(12) as site,
+                looked_after(Crawl(site, store, folder, nursery.start)) as crawl,
+            ):
+                crawl.run_id = f"run{number}"
+                await kill_again_and_again(crawl, [Instant(12, dice.uniform(0, 0.06), look=True)])
+                await crawl.finished()
+                await check(crawl)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_killed_at_twenty_instants(store: str, tmp_path: Path, processes: int) -> None:
+    """Every process is started as a user would."""
+    trial = Trial(store, tmp_path, start_command, seed=23, pages=400, kills=20, startup=1.2)
+    await _kill_all(trial, processes)
+
+
+@pytest.mark.slow
+async def test_one_of_three_is_killed_twenty_times(store: str, tmp_path: Path) -> None:
+    trial = Trial(store, tmp_path, start_command, seed=29, pages=400, kills=20, startup=1.2)
+    await _kill_one(trial)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["one process", "three processes", "one of three"])
+async def test_killed_at_instants_that_nobody_chose(
+    store: str, tmp_path: Path, nursery: Nursery, how: str
+) -> None:
+    seed = int(os.environ.get("CRAWL_SEED", random.randrange(2**32)))
+    trial = Trial(store, tmp_path, nursery.start, seed, pages=400, kills=20)
+    if how == "one of three":
+        await _kill_one(trial)
+    else:
+        await _kill_all(trial, 1 if how == "one process" else 3)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``startup`` is about how long a command takes until it asks for its first page."""
+
+    store: str
+    folder: Path
+    start: Start
+    seed: int
+    pages: int = 160
+    kills: int = 6
+    startup: float = 0.25
+
+    def instants(self, dice: random.Random) -> list[Instant]:
+        return instants(dice, self.kills, self.pages, startup=self.startup)
+
+    def crawl(self, site: NotedSite, processes: int) -> Crawl:
+        return Crawl(site, self.store, self.folder, self.start, processes=processes)
+
+
+async def _kill_all(trial: Trial, processes: int) -> None:
+    async with (
+        NotedSite(trial.pages) as site,
+        looked_after(trial.crawl(site, processes)) as crawl,
+    ):
+        with told(trial.seed) as dice:
+            await kill_again_and_again(crawl, trial.instants(dice))
+            await crawl.finished()
+            await check(crawl)
+        # The last may come too late: then the crawl has ended.
+        assert len(crawl.kills) >= trial.kills - 1
+
+
+async def _kill_one(trial: Trial) -> None:
+    async with (
+        NotedSite(trial.pages, delay=0.03) as site,
+        looked_after(trial.crawl(site, 3)) as crawl,
+    ):
+        with told(trial.seed) as dice:
+            await kill_one_after_another(crawl, trial.instants(dice), dice)
+            await crawl.finished()
+            await check(crawl)
+        assert len(crawl.kills) >= trial.kills - 1
