@@ -49,10 +49,14 @@ class Ask(NamedTuple):
 
 
 class NotedSite(Site):
-    """Notes all that it is asked for, in order, and by whom."""
+    """Notes all that it is asked for, in order, and by whom.
 
-    def __init__(self, pages: int, *, delay: float = 0.004, **more: Any) -> None:
-        super().__init__(pages, delay=delay, **more)
+    It is wide: where few pages are known, the same ones are in flight at every kill, and after
+    five they are taken for what kills the crawler.
+    """
+
+    def __init__(self, pages: int, *, delay: float = 0.004, links_per_page: int = 20) -> None:
+        super().__init__(pages, links_per_page, delay=delay)
         self.asks: list[Ask] = []
         self._answered: set[str] = set()
         self._allowed: float = math.inf

@@ -44,7 +44,7 @@ async def test_a_store_without_room(disk: SmallDisk, tmp_path: Path) -> None:
     """Nothing is asked for twice, and nobody has to help."""
     store = f"sqlite:///{disk.place / 'runs.db'}"
     async with (
-        NotedSite(PAGES, delay=0.02) as site,
+        NotedSite(PAGES, delay=0.02, links_per_page=3) as site,
         looked_after(Crawl(site, store, tmp_path, disk.start)) as crawl,
     ):
         await _be_full_for_a_while(disk, crawl)
@@ -61,7 +61,7 @@ async def test_stopped_while_there_is_no_room(
     """Nothing can be given back or written down then, and nothing has to be."""
     store = disk.place if full == "store" else tmp_path
     async with (
-        NotedSite(PAGES, delay=0.02) as site,
+        NotedSite(PAGES, delay=0.02, links_per_page=3) as site,
         looked_after(Crawl(site, f"sqlite:///{store / 'runs.db'}", tmp_path, disk.start)) as crawl,
     ):
         crawl.more = ("--grace", "0.2")
@@ -83,7 +83,7 @@ async def test_no_room_for_pages(disk: SmallDisk, tmp_path: Path) -> None:
     """What could not be stored is asked for again when there is room."""
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     async with (
-        NotedSite(PAGES, delay=0.02) as site,
+        NotedSite(PAGES, delay=0.02, links_per_page=3) as site,
         looked_after(Crawl(site, store, tmp_path, disk.start)) as crawl,
     ):
         crawl.out = disk.place / "out"

@@ -60,12 +60,12 @@ async def test_one_of_three_is_killed_and_replaced(
     await _kill_one(Trial(store, tmp_path, nursery.start, seed=11))
 
 
-@pytest.mark.parametrize("rounds", [6, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(40, marks=pytest.mark.slow)])
 async def test_killed_while_it_ends(
     store: str, tmp_path: Path, nursery: Nursery, rounds: int
 ) -> None:
     """When the last pages are settled and the index is written."""
-    with told(17 if rounds == 6 else random.randrange(2**32)) as dice:
+    with told(17 if rounds == 4 else random.randrange(2**32)) as dice:
         for number in range(rounds):
             folder = tmp_path / f"{number}"
             folder.mkdir()

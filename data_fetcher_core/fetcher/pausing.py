@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import anyio
+
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.errors import StorageFull, StoreFull
 from data_fetcher_core.events import GoesOn, Paused, Subscriber
+from data_fetcher_core.queue.racing import race
 
 T = TypeVar("T")
 FULL = (StoreFull, StorageFull)
@@ -24,6 +27,7 @@ class Pauses:
         self._tell = tell
         self._is_told = False
         self._is_patient = True
+        self._over = anyio.Event()
         self._trying = asyncio.Lock()
         self._interval = _SHORTEST
 
@@ -57,6 +61,7 @@ class Pauses:
     def begin(self, error: Exception) -> None:
         if not self._is_told:
             self._is_told = True
+            self._over = anyio.Event()
             self._tell(Paused(self._namespace, str(error)))
 
     async def pass_by(self) -> None:
@@ -68,7 +73,7 @@ class Pauses:
             return
         async with self._trying:
             if self._is_told:
-                await self._clock.sleep(self._interval)
+                await race(self._over.wait, lambda: self._clock.sleep(self._interval))
                 self._interval = min(2 * self._interval, _LONGEST)
 
     def is_over(self) -> None:
@@ -76,4 +81,5 @@ class Pauses:
         if self._is_told:
             self._is_told = False
             self._interval = _SHORTEST
+            self._over.set()
             self._tell(GoesOn(self._namespace))
