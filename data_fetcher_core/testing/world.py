@@ -10,7 +10,8 @@ from data_fetcher_core.core import Entry, QueueStats
 from data_fetcher_core.errors import LeaseLost, QueueFull
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.queue.client import Client
-from data_fetcher_core.queue.engine import Move, Op, Outcome, Settled, Settlement
+from data_fetcher_core.queue.engine import Addition, Move, Op, Outcome, Settled, Settlement
+from data_fetcher_core.queue.entries import Defaults
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
 from data_fetcher_core.queue.lease import Lease
@@ -113,11 +114,12 @@ class World:
         return await _won(self._take(who, identity).drop(checkpoint))
 
     async def settle_spent_tokens(self) -> bool:
-        """Whether every token that was settled or lost before is refused."""
+        """Whether every token that was settled or lost before is refused, with what it brings."""
         tokens, self._spent = self._spent[-5:], []
         for who in self._queues:
             client = (await self.queue(who)._open()).client  # noqa: SLF001
-            again = [Settlement(token, Move.COMPLETE) for token in tokens]
+            ghost = Addition([client.reader.read("ghost", Defaults())], {b"ghost": b"1"})
+            again = [Settlement(token, Move.COMPLETE, addition=ghost) for token in tokens]
             settled = await client.ask("settle", partial(_settle, client, again))
             if any(one.outcome is not Outcome.LOST for one in settled):
                 return False
