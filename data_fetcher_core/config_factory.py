@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from data_fetcher_core.core import Storage
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store import KeyValueStore, create_kv_store
+from data_fetcher_core.storage import FileStorage, S3Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,6 @@ def _storage(
     s3_url: str | None,
     s3_options: dict[str, Any],
 ) -> Storage | None:
-    from data_fetcher_core.storage import FileStorage, S3Storage  # noqa: PLC0415
-
     if storage_type is None:
         return None
     if storage_type == "file":

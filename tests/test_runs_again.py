@@ -22,6 +22,7 @@ from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.queue import KVStoreQueue, Lease, QueueOptions, RequestMetaSerializer
 from data_fetcher_core.retry import FixedDelays
 from data_fetcher_core.storage import FileStorage
+from data_fetcher_core.storage.index_lines import Entries
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import OpenStore
 from tests.fetching import ApiLocator, FakeApi, ListLocator, Loader, page, plan_of, url
@@ -199,3 +200,25 @@ async def test_an_index_that_lost_its_beginning_is_not_continued(
     with pytest.raises(StorageError, match="lacks"):
         await run([url(1), url(2)])
     assert (await accounted(queue_of(store))).completed == 3
+
+
+async def test_results_stay_in_the_store_until_the_index_has_them(
+    store: KeyValueStore, tmp_path: Path
+) -> None:
+    class Refusing(FileStorage):
+        async def append_index(self, entries: Entries) -> int:
+            raise StorageError("the index cannot be written")
+
+    refusing = Refusing(tmp_path)
+    urls = [url(n) for n in range(5)]
+    with pytest.raises(StorageError, match="cannot be written"):
+        await fetcher().run(plan_of(store, [ListLocator(urls)], Loader(), storage=refusing))
+    await refusing.close()
+    storage = FileStorage(tmp_path)
+    loader = Loader()
+    await fetcher().run(plan_of(store, [ListLocator(urls)], loader, storage=storage))
+    await storage.close()
+    lines = [json.loads(line) for line in (tmp_path / "index.jsonl").read_text().splitlines()]
+    assert [line["n"] for line in lines] == [1, 2, 3, 4, 5]
+    assert {line["url"] for line in lines} == set(urls)
+    assert not loader.asked
