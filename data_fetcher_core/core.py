@@ -164,12 +164,16 @@ class Entry:
 class Enqueued(int):
     """How many requests were new, and the ids of all that were given, in order."""
 
-    ids: tuple[str, ...]
+    _ids: Sequence[bytes]
 
-    def __new__(cls, new: int, ids: tuple[str, ...]) -> Self:
+    def __new__(cls, new: int, ids: Sequence[bytes]) -> Self:
         self = super().__new__(cls, new)
-        self.ids = ids
+        self._ids = ids
         return self
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(identity.decode() for identity in self._ids)
 
     def __repr__(self) -> str:
         return f"Enqueued({int(self)}, ids={list(self.ids)})"

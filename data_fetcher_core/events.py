@@ -147,6 +147,10 @@ Event = (
     | GoesOn
 )
 Subscriber = Callable[[Event], None]
+_LEVELS: dict[type[Event], int] = {
+    **dict.fromkeys((Fetched, NotFetched, Fed), logging.DEBUG),
+    **dict.fromkeys((Retried, LeasesReturned, LaneRecovered, GoesOn), logging.INFO),
+}
 
 
 def guarded(subscriber: Subscriber) -> Subscriber:
@@ -163,10 +167,4 @@ def guarded(subscriber: Subscriber) -> Subscriber:
 
 def log_event(event: Event) -> None:
     """The default subscriber: what a person should know of is a warning."""
-    if isinstance(event, Fetched | NotFetched | Fed):
-        level = logging.DEBUG
-    elif isinstance(event, Retried | LeasesReturned | LaneRecovered | GoesOn):
-        level = logging.INFO
-    else:
-        level = logging.WARNING
-    _log.log(level, "%s", event)
+    _log.log(_LEVELS.get(type(event), logging.WARNING), "%s", event)

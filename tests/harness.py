@@ -67,7 +67,7 @@ async def drain(queue: KVStoreQueue) -> list[Any]:
 
 
 async def client_of(queue: KVStoreQueue) -> Any:
-    return (await queue._open()).client
+    return (await queue.open_session()).client
 
 
 async def crash(queue: KVStoreQueue) -> bytes:

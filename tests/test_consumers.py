@@ -556,7 +556,7 @@ async def test_a_lease_reply_that_was_given_up_is_found(
 
 
 async def _lose_lease_replies(queue: KVStoreQueue, store: Any) -> None:
-    (await queue._open())._greeted = True
+    (await queue.open_session())._greeted = True
     await impatient(queue)
     store.faults.plan(Fault.AFTER, store.verb, 1)
     for call in range(2, 200):

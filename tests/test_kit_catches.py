@@ -58,7 +58,8 @@ class RunsAgain(TransactionalEngine):
     """Does an operation again when it is sent again."""
 
     async def _once(self, op: Op, verb: str, run: Any, again: Any, **rest: Any) -> Any:
-        return await self._step(lambda step: run(step)[1], **rest)
+        reads = [self._keys.consumer(op.client)]
+        return await self._step(lambda step: run(step)[1], reads, **rest)
 
 
 class InsertionOrder(TransactionalEngine):

@@ -15,8 +15,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from data_fetcher_core.core import Page
+from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.loader.charset import CODECS, charset_of, codec_of, content_type
-from data_fetcher_core.loader.deadlines import Deadlines
 from data_fetcher_core.loader.headers import kept, readable
 from data_fetcher_core.loader.retry_after import parse_retry_after
 from data_fetcher_core.loader.urls import shown_url, target_of

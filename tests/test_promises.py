@@ -109,7 +109,7 @@ async def test_a_verb_whose_message_is_lost_happens_once(
     store = make_faulty(open_store())
     queue = make_queue(store=store, op_timeout=1.5 if fault is Fault.HANG else 5.0)
     await queue.enqueue([Entry(n, id=f"id{n}", key=str(n)) for n in range(9)])
-    (await queue._open())._greeted = True
+    (await queue.open_session())._greeted = True
 
     async def under_fault(act: Callable[[], Any]) -> Any:
         store.faults.plan(fault, store.verb)

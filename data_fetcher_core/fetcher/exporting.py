@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeGuard
+from typing import Any, TypeGuard
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import Storage
@@ -12,10 +12,7 @@ from data_fetcher_core.queue import KVStoreQueue
 
 _INTERVAL = 1.0
 _PAGE = 1_000
-
-
-class Indexed(Protocol):
-    def index_entry(self) -> Mapping[str, Any]: ...
+_MANY = (list, tuple)
 
 
 def has_index(storage: Any) -> TypeGuard[Storage]:
@@ -25,10 +22,11 @@ def has_index(storage: Any) -> TypeGuard[Storage]:
 
 def index_entry(result: Any) -> Mapping[str, Any]:
     """The line of what a loader gave: that of the first page in it."""
-    pages = result if isinstance(result, list | tuple) else [result]
-    found = (page for page in pages if callable(getattr(type(page), "index_entry", None)))
-    page: Indexed | None = next(found, None)
-    return {} if page is None else page.index_entry()
+    for page in result if isinstance(result, _MANY) else (result,):
+        if callable(getattr(type(page), "index_entry", None)):
+            entry: Mapping[str, Any] = page.index_entry()
+            return entry
+    return {}
 
 
 class Exporter:

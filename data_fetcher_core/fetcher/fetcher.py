@@ -223,9 +223,10 @@ class _Run:
     async def _next(self, stream: LeaseStream) -> Lease | None:
         """A store that is full to the last byte cannot even lease."""
         while True:
-            await self._pauses.pass_by()
+            if self._pauses.are_on:
+                await self._pauses.pass_by()
             try:
-                return await anext(stream, None)
+                return await stream.next()
             except StoreFull as error:
                 await self._pauses.wait(error)
 

@@ -31,6 +31,10 @@ class Pauses:
         self._trying = asyncio.Lock()
         self._interval = _SHORTEST
 
+    @property
+    def are_on(self) -> bool:
+        return self._is_told
+
     def give_up(self) -> None:
         """From now on nobody waits for room."""
         self._is_patient = False
@@ -49,8 +53,8 @@ class Pauses:
                     raise
                 await self.wait(error)
             else:
-                if needs_room:
-                    self.is_over()
+                if needs_room and self._is_told:
+                    self._end()
                 return done
 
     async def wait(self, error: Exception) -> None:
@@ -76,10 +80,9 @@ class Pauses:
                 await race(self._over.wait, lambda: self._clock.sleep(self._interval))
                 self._interval = min(2 * self._interval, _LONGEST)
 
-    def is_over(self) -> None:
+    def _end(self) -> None:
         """Something that needs room has succeeded."""
-        if self._is_told:
-            self._is_told = False
-            self._interval = _SHORTEST
-            self._over.set()
-            self._tell(GoesOn(self._namespace))
+        self._is_told = False
+        self._interval = _SHORTEST
+        self._over.set()
+        self._tell(GoesOn(self._namespace))

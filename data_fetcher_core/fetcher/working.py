@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import Entry, FetchPlan, RequestMeta, public_url
+from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.errors import FetchError, LeaseLost, StoreError
 from data_fetcher_core.events import Fetched, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
@@ -20,6 +20,7 @@ from data_fetcher_core.fetcher.settling import Failures
 from data_fetcher_core.queue import Lease
 
 Line = Mapping[str, Any]
+_MANY = (list, tuple)
 Handler = Callable[[RequestMeta, Any, Any], Any]
 
 
@@ -47,6 +48,7 @@ class Worker:
         self._handlers = _handlers(plan.recipe.bundle_locators)
         self._namespace = namespace
         self._timeout = timeout
+        self._deadlines = Deadlines(timeout)
         self._breakers = breakers
         self._failures = failures
         self._pauses = pauses
@@ -58,7 +60,8 @@ class Worker:
         begun = self._clock.monotonic()
         try:
             result, children = await self._load(lease.item)
-            line = index_entry(result) or {"url": str(public_url(lease.item.url))}
+            url = str(public_url(lease.item.url))
+            line = index_entry(result) or {"url": url}
             await self._complete(lease, line, children)
         except (StoreError, LeaseLost):
             raise
@@ -68,12 +71,15 @@ class Worker:
         else:
             await self._breakers.note_good(lease)
             self.processed += 1
-            self._tell_fetched(lease, line, len(children), self._clock.monotonic() - begun)
+            seconds = self._clock.monotonic() - begun
+            status, length = line.get("status"), line.get("length") or 0
+            self._tell(
+                Fetched(self._namespace, url, lease.lane, status, length, len(children), seconds)
+            )
 
     async def _load(self, request: RequestMeta) -> tuple[Any, list[Entry]]:
         try:
-            # Of all ways to bound a wait the lightest; there is one around every request.
-            async with asyncio.timeout(self._timeout):
+            with self._deadlines.begin():
                 loader = self._recipe.bundle_loader
                 result = await loader.load(request, self._storage, self._context, self._recipe)
                 return result, await self._children(request, result)
@@ -85,27 +91,14 @@ class Worker:
         for handle in self._handlers:
             given = handle(request, result, self._context)
             found = await given if inspect.isawaitable(given) else given
-            if isinstance(found, list | tuple):
+            if isinstance(found, _MANY):
                 children += await as_entries(found)
         return children
 
     async def _complete(self, lease: Lease, line: Line, children: list[Entry]) -> None:
         result = line if self._has_index else None
         last, _ = await self._early.bring(children)
-        await self._pauses.insist(lambda: lease.complete(enqueue=last, result=result))
-
-    def _tell_fetched(self, lease: Lease, line: Line, children: int, seconds: float) -> None:
-        self._tell(
-            Fetched(
-                self._namespace,
-                str(public_url(lease.item.url)),
-                lease.lane,
-                line.get("status"),
-                line.get("length") or 0,
-                children,
-                seconds,
-            )
-        )
+        await self._pauses.insist(lambda: lease.complete(last, result=result))
 
 
 def _handlers(locators: Sequence[Any]) -> list[Handler]:

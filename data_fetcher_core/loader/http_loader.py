@@ -19,11 +19,11 @@ from data_fetcher_core.core import (
     Stored,
     public_url,
 )
+from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.kv_store import KeyValueStore
 from data_fetcher_core.loader.body import Body
 from data_fetcher_core.loader.charset import charset_of, content_type
-from data_fetcher_core.loader.deadlines import Deadlines
 from data_fetcher_core.loader.headers import basic_authorization, flaw_in_header, kept, secret
 from data_fetcher_core.loader.intake import Intake
 from data_fetcher_core.loader.options import HttpOptions

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -98,7 +98,7 @@ class Client:
         self.heard_at = clock.monotonic()
         self._serializer = serializer
         self._numbers: Counter[str] = Counter()
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
         self._additions = Batcher(
             "enqueue", self._send_additions, self.batches, most=STEP, weigh=_requests_in
         )
@@ -150,28 +150,31 @@ class Client:
 
     async def ask(self, verb: str, ask: Callable[[Op], Awaitable[T]]) -> T:
         """Run a verb under its next operation id, again and again until the store answers."""
-        asked_at = anyio.current_time()
-        async with self._turn(verb):
+        turn = self._turns.setdefault(verb, asyncio.Lock())
+        waited = await self._wait_for(turn)
+        try:
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
-            waited = anyio.current_time() - asked_at
+            # What the store says is at least as old as the question.
+            asked_at = self.clock.monotonic()
             answer = await insist(lambda: ask(op), self.options.op_timeout, waited)
-        self.heard_at = self.clock.monotonic()
+        finally:
+            turn.release()
+        self.heard_at = max(self.heard_at, asked_at)
         return answer
 
-    @asynccontextmanager
-    async def _turn(self, verb: str) -> AsyncIterator[None]:
+    async def _wait_for(self, turn: asyncio.Lock) -> float:
         """One operation of a kind is under way at a time; waiting for that counts as asking."""
-        lock = self._locks.setdefault(verb, asyncio.Lock())
+        if not turn.locked():
+            await turn.acquire()
+            return 0.0
+        began = self.loop.time()
         try:
-            with anyio.fail_after(self.options.op_timeout):
-                await lock.acquire()
+            async with asyncio.timeout(self.options.op_timeout):
+                await turn.acquire()
         except TimeoutError:
             raise StoreUnavailable("the store has not answered those who asked before") from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return self.loop.time() - began
 
     async def _send_additions(self, additions: Sequence[Addition]) -> Sequence[Sequence[Admitted]]:
         return await self.ask("add", lambda op: self.engine.add(op, additions))

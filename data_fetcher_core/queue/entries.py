@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,12 +18,14 @@ from data_fetcher_core.queue.options import QueueOptions, microseconds
 from data_fetcher_core.queue.records import Record
 from data_fetcher_core.queue.showing import shown
 
+_NORMAL = int(Priority.NORMAL)
 _LONGEST_ID = 255
 _LONGEST_LANE = 1_024
 _LONGEST_KEY = 65_535
 _LONGEST_BODY = 256 * 1024 * 1024
 _LARGEST = 2**31 - 1
 _LONGEST_WAIT = 100 * 365 * 86_400.0
+_NO_CHECKPOINT: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class Defaults(NamedTuple):
@@ -58,18 +61,22 @@ class EntryReader:
         delay = defaults.delay if entry.delay is None else entry.delay
         expires_in = defaults.expires_in if entry.expires_in is None else entry.expires_in
         return NewRequest(
-            id=identity,
-            record=record.encode(),
-            delay=microseconds(check_duration(delay, "delay")),
-            expires_in=0 if expires_in is None else _expiry(expires_in),
-            seen=seen_from_key(key) if key else b"",
-            key_id=key_id,
-            told_id=identity if key and entry.id is not None else b"",
+            identity,
+            record.encode(),
+            _delay(delay),
+            0 if expires_in is None else _expiry(expires_in),
+            seen_from_key(key) if key else b"",
+            key_id,
+            identity if key and entry.id is not None else b"",
         )
 
-    def priority(self, *candidates: Priority | int | str | None) -> int:
-        """The first that is given, by name or number."""
-        chosen = next((c for c in candidates if c is not None), Priority.NORMAL)
+    def priority(
+        self, told: Priority | int | str | None, default: Priority | int | str | None
+    ) -> int:
+        """By name or number; that of the queue if nobody says."""
+        chosen = default if told is None else told
+        if chosen is None:
+            return _NORMAL
         if isinstance(chosen, str):
             return int(self._labelled(chosen))
         if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= 6:
@@ -117,14 +124,16 @@ def read_item(record: Record, serializer: Serializer) -> Any:
     return serializer.loads(body.decode())
 
 
-def read_checkpoint(checkpoint: Mapping[str, Any] | None) -> dict[bytes, bytes]:
+def read_checkpoint(checkpoint: Mapping[str, Any] | None) -> Mapping[bytes, bytes]:
     """Names and values of a checkpoint as the store keeps them."""
-    if checkpoint is not None and not isinstance(checkpoint, Mapping):
+    if checkpoint is None:
+        return _NO_CHECKPOINT
+    if not isinstance(checkpoint, Mapping):
         raise ValidationError(f"a checkpoint maps names to values, and is not {shown(checkpoint)}")
     try:
         return {
             _text(name, "checkpoint name", 1, _LONGEST_LANE): orjson.dumps(value)
-            for name, value in (checkpoint or {}).items()
+            for name, value in checkpoint.items()
         }
     except TypeError as error:
         raise ValidationError(f"a checkpoint holds what JSON holds: {error}") from None
@@ -159,6 +168,12 @@ def check_count(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValidationError(f"{what} must be a whole number, not {shown(value)}")
     return min(max(value, 0), _LARGEST)
+
+
+def _delay(value: object) -> int:
+    if type(value) is float and not value:  # as of nearly every request
+        return 0
+    return microseconds(check_duration(value, "delay"))
 
 
 def _expiry(value: object) -> int:

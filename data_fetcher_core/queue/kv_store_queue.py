@@ -102,7 +102,7 @@ class KVStoreQueue:
         """
         if items is None or isinstance(items, str | bytes | Mapping):
             raise ValidationError(f"enqueue takes an iterable of items, not {shown(items)}")
-        session = await self._open()
+        session = await self.open_session()
         intake = Intake(session.client, int(self._stored["capacity"]))
         return await intake.run(items, Defaults(lane, priority, delay, expires_in), checkpoint)
 
@@ -127,7 +127,7 @@ class KVStoreQueue:
     async def lease_selected(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
     ) -> list[Lease]:
-        session = await self._open()
+        session = await self.open_session()
         patience = 0.0 if self.is_shut else wait
         return await session.lease(want, patience, selection, until_drained=until_drained)
 
@@ -210,7 +210,7 @@ class KVStoreQueue:
 
     async def dead_letters(self, page_size: int = STEP) -> AsyncIterator[DeadLetter]:
         """Buried requests, oldest first."""
-        await self._open()
+        await self.open_session()
         size = max(1, min(check_count(page_size, "page_size"), STEP))
         async for page in dead_letters.pages(self._engine, self._options.op_timeout, size):
             for dead in page:
@@ -218,7 +218,7 @@ class KVStoreQueue:
 
     async def requeue(self, ids: Iterable[str] | None = None) -> int:
         """Make dead letters ready again, all of them without ids; their history is kept."""
-        client = (await self._open()).client
+        client = (await self.open_session()).client
         wanted = None if ids is None else {identity.decode() for identity in read_ids(ids)}
         requeued = 0
         async for page in dead_letters.pages(self._engine, self._options.op_timeout):
@@ -236,7 +236,7 @@ class KVStoreQueue:
     async def shut(self, lane: str, duration: float) -> None:
         """Shut a lane for at least so long. What was prefetched of it is given back."""
         pause = microseconds(check_duration(duration, "duration"))
-        session = await self._open()
+        session = await self.open_session()
         for stream in list(session.streams):
             stream.drop_lane(lane)
         await self._change(LaneChange(read_lanes([lane])[0], shut=pause))
@@ -268,7 +268,7 @@ class KVStoreQueue:
         await self._change(LaneChange(name, interval=spacing, burst=early, limit=most))
 
     async def _change(self, change: LaneChange) -> None:
-        client = (await self._open()).client
+        client = (await self.open_session()).client
         await client.ask("change_lanes", lambda op: self._engine.change_lanes(op, [change]))
 
     async def cancel(self, ids: Iterable[str], *, forget: bool = False) -> int:
@@ -277,7 +277,7 @@ class KVStoreQueue:
         ``forget`` forgets their keys too, so that they may come again.
         """
         wanted = read_ids(ids)
-        client = (await self._open()).client
+        client = (await self.open_session()).client
         if not wanted:
             return 0
         return await client.ask("cancel", lambda op: self._engine.cancel(op, wanted, forget))
@@ -288,7 +288,7 @@ class KVStoreQueue:
 
     async def forget(self) -> None:
         """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew."""
-        await self._open()
+        await self.open_session()
         await insist(self._engine.forget, self._options.op_timeout)
         session, self._session = self._session, None
         if session is not None:
@@ -300,7 +300,7 @@ class KVStoreQueue:
 
     async def sweep(self) -> None:
         """Beat once, and take up at once what consumers that are surely dead were holding."""
-        await (await self._open()).sweep()
+        await (await self.open_session()).sweep()
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class KVStoreQueue:
             self._session = None
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        await self.open_session()
         return self
 
     async def __aexit__(
@@ -330,19 +330,12 @@ class KVStoreQueue:
     ) -> None:
         await self.close()
 
-    async def ready_client(self, stream: LeaseStream) -> Client:
-        session = await self._open()
-        session.streams.add(stream)
-        return session.client
+    def session_at_hand(self) -> Session | None:
+        session = self._session
+        return session if session is not None and session.is_ours() else None
 
-    async def prove_held(self, client: Client) -> None:
-        if self._session is not None and self._session.client is client:
-            await self._session.prove_held()
-
-    async def _open(self) -> Session:
-        if self._session is not None and self._session.is_ours():
-            return self._session
-        return await self._opening.run(self._open_first)
+    async def open_session(self) -> Session:
+        return self.session_at_hand() or await self._opening.run(self._open_first)
 
     async def _open_first(self) -> Session:
         offered = self._options.shared()
@@ -368,11 +361,11 @@ class KVStoreQueue:
         return self._session
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
-        await self._open()
+        await self.open_session()
         return await insist(ask, self._options.op_timeout)
 
     async def _in_slices(self, verb: str, step: Callable[[Any], Awaitable[Any]]) -> int:
-        client = (await self._open()).client
+        client = (await self.open_session()).client
         gone, more = 0, True
         while more:
             done, more = await client.ask(verb, step)

@@ -30,10 +30,25 @@ class Lease:
     policy and goes no further, cancellation gives the request back and spends no attempt.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_leased_on",
+        "_settler",
+        "interval",
+        "item",
+        "lane",
+        "lane_limit",
+        "leased_at",
+        "record",
+        "state",
+        "token",
+    )
+
     def __init__(
         self, grant: Grant, record: Record, item: Any, settler: Settler, leased_at: float
     ) -> None:
         self.item = item
+        self.lane = record.lane.decode()
         self.leased_at = leased_at
         self._leased_on = settler.clock.monotonic()
         self.state = LeaseState.HELD
@@ -46,10 +61,6 @@ class Lease:
     @property
     def id(self) -> str:
         return self.record.id.decode()
-
-    @property
-    def lane(self) -> str:
-        return self.record.lane.decode()
 
     @property
     def key(self) -> str | None:

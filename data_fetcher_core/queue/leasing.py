@@ -10,7 +10,7 @@ from data_fetcher_core.queue.engine import STEP, Grant, Granted, Reason
 from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.ordered_keys import sized
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose, next_turn
-from data_fetcher_core.queue.records import HEADER, is_whole
+from data_fetcher_core.queue.records import Fields, fields_of
 from data_fetcher_core.queue.step import UNREADABLE, Step
 from data_fetcher_core.queue.tokens import token_at
 
@@ -80,10 +80,13 @@ class _Taking:
         self.grants: list[Grant] = []
         self.removed = 0
         self.suspect = False
-        held = step.family(step.keys.leases_of(client), 2)
-        self.alone = len(held) == 1 and self._is_suspect(split_lease(held[0][1])[1])
+        self.leases = step.keys.leases_of(client)
+        held = step.family(self.leases, 2)
+        self.alone = len(held) == 1 and self._is_suspect(fields_of(split_lease(held[0][1])[1]))
         self.holds_any = bool(held)
         self.lists: dict[tuple[bytes, int], _List] = {}
+        # Those served, the one that was served last at the end.
+        self.served: dict[bytes, LaneState] = {}
 
     def serve(self, fresh: Iterator[LaneState]) -> None:
         """First every lane once, in the ring's order; then round and round those served."""
@@ -91,9 +94,15 @@ class _Taking:
         while self._wants_more():
             lane = next(fresh, None) or (again.popleft() if again else None)
             if lane is None:
-                return
-            if self._take_from(lane) and lane.turn and not lane.parked:
+                break
+            if self._take_from(lane) and lane.waiting and self._is_open(lane):
                 again.append(lane)
+        for lane in self.served.values():
+            self.step.to_the_back(lane)
+        self.served.clear()
+
+    def _is_open(self, lane: LaneState) -> bool:
+        return lane.may_be_served(self.step.now, self.step.options)
 
     def _wants_more(self) -> bool:
         return len(self.grants) < self.want and not self.alone and self.removed < STEP
@@ -103,15 +112,18 @@ class _Taking:
         while lane.waiting and self.removed < STEP:
             found = self._first(lane)
             key, raw = found.first()
-            if not self._is_usable(raw):
+            fields = fields_of(raw)
+            if not self._is_usable(raw, fields):
                 self._remove(lane, found, key)
                 self.step.place(lane)
-            elif self._is_suspect(raw) and (self.holds_any or self.grants):
+                continue
+            is_suspect = self._is_suspect(fields)
+            if is_suspect and (self.holds_any or self.grants):
                 self.suspect = True
                 return False
-            else:
-                self._grant(lane, found, key, raw)
-                return True
+            self._grant(lane, found, key, raw)
+            self.alone = is_suspect
+            return True
         return False
 
     def _first(self, lane: LaneState) -> _List:
@@ -130,26 +142,26 @@ class _Taking:
             self.lists[at] = _List(self.step, lane.name, priority, share)
         return self.lists[at]
 
-    def _is_usable(self, raw: bytes) -> bool:
+    def _is_usable(self, raw: bytes, fields: Fields | None) -> bool:
         """Whether it may be handed out; if not, it is dropped or buried here."""
-        if not is_whole(raw):
+        if fields is None:
             self.step.bury(raw, Reason.CORRUPT, UNREADABLE)
             return False
         if self.step.drop_if_cancelled(raw):
             return False
-        if 0 < HEADER.unpack_from(raw)[7] <= self.step.now:
+        if 0 < fields.expires_at <= self.step.now:
             self.step.bury(raw, Reason.EXPIRED, b"it waited longer than it was to wait")
             return False
         return True
 
-    def _is_suspect(self, raw: bytes) -> bool:
+    def _is_suspect(self, fields: Fields | None) -> bool:
         """One death from the limit: held alone, so that no neighbour dies with it."""
-        return is_whole(raw) and HEADER.unpack_from(raw)[5] >= self.step.options.max_deaths - 1
+        return fields is not None and fields.deaths >= self.step.options.max_deaths - 1
 
     def _grant(self, lane: LaneState, found: _List, key: bytes, raw: bytes) -> None:
         step, token = self.step, token_at(self.token_base, len(self.grants))
         self._remove(lane, found, key)
-        step.put(step.keys.lease(self.client, token), lease_value(lane.name, raw))
+        step.put(self.leases + token, lease_value(lane.name, raw))
         step.state.leased += 1
         lane.in_flight += 1
         lane.criticals = lane.criticals + 1 if found.priority == CRITICAL else 0
@@ -157,9 +169,11 @@ class _Taking:
         if pace.interval:
             lane.arrival, gate = next_turn(step.now, lane.arrival, pace)
             lane.gate = max(lane.gate, gate)
-        step.to_the_back(lane)
-        self.grants.append(grant_of(step, token, lane, raw))
-        self.alone = self._is_suspect(raw)
+        self.served.pop(lane.name, None)
+        self.served[lane.name] = lane
+        self.grants.append(
+            Grant(token, lane.name, raw, pace.interval, lane.limit_among(step.options))
+        )
 
     def _remove(self, lane: LaneState, found: _List, key: bytes) -> None:
         found.pop()
@@ -206,6 +220,5 @@ class _List:
         self._read.popleft()
 
     def head(self) -> Head:
-        raw = self.first()[1]
-        ready_at = HEADER.unpack_from(raw)[6] if is_whole(raw) else 0
-        return Head(self.priority, ready_at)
+        fields = fields_of(self.first()[1])
+        return Head(self.priority, 0 if fields is None else fields.ready_at)

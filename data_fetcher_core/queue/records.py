@@ -33,6 +33,7 @@ from data_fetcher_core.core import Failure
 
 VERSION = 1
 HEADER = struct.Struct(">BBBBHHQQHHIII")
+_HEADER_SIZE = HEADER.size
 READY_AT = struct.Struct(">Q")
 READY_AT_OFFSET = 8
 _STAMPS = struct.Struct(">QQ")
@@ -47,6 +48,14 @@ _LONGEST_MESSAGE = 500
 
 class CorruptRecord(ValueError):
     """Bytes that are not a record, or not the record that was written."""
+
+
+class Fields(NamedTuple):
+    """What decides whether and when a request is handed out."""
+
+    deaths: int
+    ready_at: int
+    expires_at: int
 
 
 class Record(NamedTuple):
@@ -102,31 +111,43 @@ def decode(raw: bytes) -> Record:
 def _parse(raw: bytes) -> tuple[Record, int]:
     if len(raw) < HEADER.size:
         raise CorruptRecord(f"{len(raw)} bytes are too few for a record")
-    header = HEADER.unpack_from(raw)
-    version, flags, priority, id_length, attempts, deaths, ready_at, expires_at = header[:8]
-    lane_length, key_length, history_length, body_length, checksum = header[8:]
+    (
+        version,
+        flags,
+        priority,
+        id_length,
+        attempts,
+        deaths,
+        ready_at,
+        expires_at,
+        lane_length,
+        key_length,
+        history_length,
+        body_length,
+        checksum,
+    ) = HEADER.unpack_from(raw)
     if version != VERSION or flags > _COMPRESSED or not 1 <= priority <= 6:
         raise CorruptRecord("the header is not one of a record")
-    lengths = (id_length, lane_length, key_length, history_length, body_length)
-    if HEADER.size + sum(lengths) != len(raw):
+    if HEADER.size + id_length + lane_length + key_length + history_length + body_length != len(
+        raw
+    ):
         raise CorruptRecord("the lengths do not add up")
-    parts, start = [], HEADER.size
-    for length in lengths:
-        parts.append(raw[start : start + length])
-        start += length
-    identity, lane, key, history, body = parts
+    lane_at = HEADER.size + id_length
+    key_at = lane_at + lane_length
+    history_at = key_at + key_length
+    body_at = history_at + history_length
     record = Record(
-        id=identity,
-        lane=lane,
-        key=key,
-        priority=priority,
-        body=body,
-        attempts=attempts,
-        deaths=deaths,
-        ready_at=ready_at,
-        expires_at=expires_at,
-        history=history,
-        compressed=bool(flags & _COMPRESSED),
+        raw[HEADER.size : lane_at],
+        raw[lane_at:key_at],
+        raw[key_at:history_at],
+        priority,
+        raw[body_at:],
+        attempts,
+        deaths,
+        ready_at,
+        expires_at,
+        raw[history_at:body_at],
+        bool(flags & _COMPRESSED),
     )
     return record, checksum
 
@@ -137,12 +158,21 @@ def _checksum(identity: bytes, lane: bytes, key: bytes, body: bytes) -> int:
 
 def is_whole(raw: bytes) -> bool:
     """Whether ``raw`` has the shape of a record: what a store checks before it reads a field."""
-    if len(raw) < HEADER.size:
-        return False
-    header = HEADER.unpack_from(raw)
-    lengths = header[3] + header[8] + header[9] + header[10] + header[11]
-    version, priority = header[0], header[2]
-    return bool(version == VERSION and 1 <= priority <= 6 and HEADER.size + lengths == len(raw))
+    return fields_of(raw) is not None
+
+
+def fields_of(raw: bytes) -> Fields | None:
+    """What a store needs to know of a record; ``None`` if it has not the shape of one."""
+    if len(raw) < _HEADER_SIZE:
+        return None
+    version, _, priority, id_size, _, deaths, ready_at, expires_at, *sizes, _ = HEADER.unpack_from(
+        raw
+    )
+    if version != VERSION or not 1 <= priority <= 6:
+        return None
+    if _HEADER_SIZE + id_size + sum(sizes) != len(raw):
+        return None
+    return Fields(deaths, ready_at, expires_at)
 
 
 def stamp(raw: bytes, ready_at: int) -> bytes:

@@ -46,11 +46,13 @@ class Session:
     async def sweep(self) -> None:
         await self._heart.beat()
 
+    def is_doubtful(self, now: float) -> bool:
+        """Whether the store has been silent for so long that our leases may be somebody else's."""
+        return now - self.client.heard_at >= self.client.options.lease_ttl
+
     async def prove_held(self) -> None:
-        """After a silence of ``lease_ttl`` ask the store what is ours before handing it on."""
-        client = self.client
-        if client.clock.monotonic() - client.heard_at >= client.options.lease_ttl:
-            await self._heart.reconcile()
+        """Ask the store what is ours, before it is handed on."""
+        await self._heart.reconcile()
 
     def _is_alive(self) -> bool:
         return bool(self.client.held) or self.client.is_leasing or self.rooms.anybody

@@ -37,6 +37,7 @@ from data_fetcher_core.queue.records import Record, pack_failures, unpack_failur
 from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import Decision, bounded
 
+_DEFAULTS = Defaults()
 _LONGEST_DETAIL = 1_000
 _LONGEST_GOODBYE = 2.0
 
@@ -154,7 +155,7 @@ class Settler:
 
 def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]:
     """What a page produced, to enter in one step with its completion."""
-    children = [reader.read(item, Defaults()) for item in items]
+    children = [reader.read(item, _DEFAULTS) for item in items]
     if len(children) > MOST_CHILDREN:
         raise ValidationError(
             f"{len(children)} requests in one step; {MOST_CHILDREN} is the most. Enqueue a part "
@@ -165,8 +166,8 @@ def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]
 
 def enqueued(admitted: Iterable[Admitted]) -> Enqueued:
     outcomes = list(admitted)
-    new = sum(one.admission is Admission.NEW for one in outcomes)
-    return Enqueued(new, tuple(one.id.decode() for one in outcomes))
+    new = [one for one in outcomes if one.admission is Admission.NEW]
+    return Enqueued(len(new), [one.id for one in outcomes])
 
 
 def _failed(lease: Lease, error: BaseException | str | None, priority: int | None = None) -> Record:

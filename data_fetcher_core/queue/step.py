@@ -6,7 +6,7 @@ where they belong (ring, parked, nowhere) at the end, in the order in which they
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.transactional import family_end
@@ -30,12 +30,21 @@ _REASONS = frozenset(Reason)
 class Step:
     """The working set of one transaction."""
 
-    def __init__(self, tx: Transaction, keys: OrderedKeys, options: LaneDefaults, now: int) -> None:
+    def __init__(
+        self,
+        tx: Transaction,
+        keys: OrderedKeys,
+        options: LaneDefaults,
+        now: int,
+        known: Mapping[bytes, bytes | None],
+    ) -> None:
         self.tx = tx
         self.keys = keys
         self.options = options
         self.now = now
-        self._stored_state = tx.get_many([keys.state])[0]
+        # Read at the beginning, in one go; the state is always among it.
+        self.known = known
+        self._stored_state = known[keys.state]
         self.state: QueueState = decode_state(self._stored_state)
         self._was_in_flight = self.state.leased
         self._lanes: dict[bytes, LaneState] = {}

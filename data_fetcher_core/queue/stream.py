@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from data_fetcher_core.errors import ValidationError
-from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.engine import STEP
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.selection import Selection
 
 if TYPE_CHECKING:
     from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
+    from data_fetcher_core.queue.session import Session
 
 Until = Literal["closed", "drained"]
 
@@ -47,7 +47,7 @@ class LeaseStream:
         self._until = until
         self._selection = selection
         self._buffer: deque[Lease] = deque()
-        self._client: Client | None = None
+        self._session: Session | None = None
         self._started: dict[str, float] = {}
         self._asked_at = -math.inf
         self._readers = 0
@@ -57,48 +57,56 @@ class LeaseStream:
         return self
 
     async def __anext__(self) -> Lease:
+        lease = await self.next()
+        if lease is None:
+            raise StopAsyncIteration
+        return lease
+
+    async def next(self) -> Lease | None:
+        """The next lease, ``None`` at the end."""
         self._readers += 1
         try:
-            return await self._next()
+            while True:
+                session = self._queue.session_at_hand() or await self._queue.open_session()
+                lease = await self._next_of(session)
+                if lease is not None:
+                    return lease
+                if not await self._fill_for_all():
+                    return None
         finally:
             self._readers -= 1
 
-    async def _next(self) -> Lease:
-        while True:
-            client = await self._queue.ready_client(self)
-            await self._belong_to(client)
-            lease = await self._next_buffered(client)
-            if lease is not None:
-                return lease
-            if not await self._fill_for_all():
-                raise StopAsyncIteration
-
-    async def _belong_to(self, client: Client) -> None:
-        self._asked_at = client.clock.monotonic()
-        if self._client is not client:
-            self._buffer.clear()
-            self._client = client
-        await self._queue.prove_held(client)
-
-    async def _next_buffered(self, client: Client) -> Lease | None:
-        """The first that is due. Meanwhile another reader, or a shut lane, may take it away."""
+    async def _next_of(self, session: Session) -> Lease | None:
+        clock = session.client.clock
+        self._asked_at = now = clock.monotonic()
+        if self._session is not session:
+            self._belong_to(session)
+        if session.is_doubtful(now):
+            await session.prove_held()
         while self._buffer:
-            now = client.clock.monotonic()
-            lease = self._first_due(now)
-            if self._due(lease) > now:
-                await client.clock.sleep(self._due(lease) - now)
-                continue
-            self._buffer.remove(lease)
-            if lease.state is LeaseState.HELD:
-                self._note_start(lease, now)
-                return lease
+            lease, wait = self._first_due(now)
+            if wait > 0:
+                # Meanwhile another reader, or a shut lane, may take it away.
+                await clock.sleep(wait)
+            else:
+                self._buffer.remove(lease)
+                if lease.state is LeaseState.HELD:
+                    self._note_start(lease, now)
+                    return lease
+            now = clock.monotonic()
         return None
 
-    def _first_due(self, now: float) -> Lease:
+    def _belong_to(self, session: Session) -> None:
+        self._buffer.clear()
+        self._session = session
+        session.streams.add(self)
+
+    def _first_due(self, now: float) -> tuple[Lease, float]:
+        """The one to begin first, and how long that is away."""
         first = self._buffer[0]
-        if not first.interval:
-            return first
-        return min(self._buffer, key=lambda lease: max(self._due(lease), now))
+        if first.interval:
+            first = min(self._buffer, key=lambda lease: max(self._due(lease), now))
+        return first, self._due(first) - now
 
     def is_idle(self, since: float) -> bool:
         """Whether nobody has asked it for anything since then."""
@@ -144,8 +152,8 @@ class LeaseStream:
             (spare if lease.lane in paced else kept).append(lease)
             if lease.interval:
                 paced.add(lease.lane)
-        if self._client is not None:
-            self._client.return_leases(spare)
+        if self._session is not None:
+            self._session.client.return_leases(spare)
         return kept
 
     def drop_lane(self, lane: str) -> None:
@@ -158,8 +166,8 @@ class LeaseStream:
     def _drop(self, leases: list[Lease]) -> None:
         for lease in leases:
             self._buffer.remove(lease)
-        if self._client is not None:
-            self._client.return_leases(leases)
+        if self._session is not None:
+            self._session.client.return_leases(leases)
 
     async def aclose(self) -> None:
         self.drop_all()

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from data_fetcher_core.core import QueueStats
 from data_fetcher_core.kv_store.transactional import family_end
-from data_fetcher_core.queue.engine import STEP, LaneChange, Position
+from data_fetcher_core.queue.engine import STEP, Dead, LaneChange, Position
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.leasing import split_lease
@@ -222,3 +222,22 @@ def _recount_totals(step: Step, leased: int) -> dict[str, tuple[int, int]]:
     for name, (_, count) in wrong.items():
         setattr(step.state, name, count)
     return wrong
+
+
+def dead(step: Step, after: Position | None, want: int) -> list[Dead]:
+    """Dead letters from the oldest on, behind the given one."""
+    family = step.keys.dead_letters
+    start = family if after is None else step.keys.dead(*after) + b"\x00"
+    found = step.tx.range(start, family_end(family), want)
+    return [read_dead(step.keys, key, value) for key, value in found]
+
+
+def swap(step: Step, name: bytes, expected: bytes | None, value: bytes | None) -> bool:
+    """Save a checkpoint if the stored one is as expected; whether it is there now."""
+    key = step.keys.checkpoint(name)
+    stored = step.tx.get_many([key])[0]
+    if stored == expected and value is None:
+        step.delete(key)
+    elif stored == expected and value is not None:
+        step.put(key, value)
+    return stored in {expected, value}

@@ -45,7 +45,7 @@ from data_fetcher_core.queue.outcomes import (
     unpack_settled,
 )
 from data_fetcher_core.queue.run_meta import FORGETTING, lane_defaults, new_meta, read_meta
-from data_fetcher_core.queue.step import NUMBER, Step, read_dead
+from data_fetcher_core.queue.step import NUMBER, Step
 from data_fetcher_core.queue.tokens import SIZE, token_base
 
 T = TypeVar("T")
@@ -197,12 +197,11 @@ class TransactionalEngine:
             listed = step.family(self._keys.consumers)
             return Beat(len(held), {key[start:]: int.from_bytes(raw) for key, raw in listed})
 
-        return await self._step(run, urgent=True)
+        return await self._step(run, [self._keys.consumer(client)], urgent=True)
 
     def _count_beat(self, step: Step, client: bytes) -> None:
         key = self._keys.consumer(client)
-        count = int.from_bytes(step.tx.get_many([key])[0] or b"")
-        step.put(key, (count + 1).to_bytes(NUMBER))
+        step.put(key, (int.from_bytes(step.known[key] or b"") + 1).to_bytes(NUMBER))
 
     async def held(self, client: bytes) -> list[bytes]:
         family = self._keys.leases_of(client)
@@ -265,31 +264,14 @@ class TransactionalEngine:
         return await self._step(lambda step: tending.peek(step, want))
 
     async def dead(self, after: Position | None, want: int) -> list[Dead]:
-        family = self._keys.dead_letters
-        start = family if after is None else self._keys.dead(*after) + b"\x00"
-
-        def run(step: Step) -> list[Dead]:
-            found = step.tx.range(start, family_end(family), want)
-            return [read_dead(self._keys, key, value) for key, value in found]
-
-        return await self._step(run)
+        return await self._step(lambda step: tending.dead(step, after, want))
 
     async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
         keys = [self._keys.checkpoint(name) for name in names]
         return await self._step(lambda step: step.tx.get_many(keys))
 
     async def swap(self, name: bytes, expected: bytes | None, value: bytes | None) -> bool:
-        key = self._keys.checkpoint(name)
-
-        def run(step: Step) -> bool:
-            stored = step.tx.get_many([key])[0]
-            if stored == expected and value is None:
-                step.delete(key)
-            elif stored == expected and value is not None:
-                step.put(key, value)
-            return stored in {expected, value}
-
-        return await self._step(run)
+        return await self._step(lambda step: tending.swap(step, name, expected, value))
 
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         family = self._keys.results
@@ -344,7 +326,7 @@ class TransactionalEngine:
         where, number = self._keys.op(op.client, verb), op.number.to_bytes(NUMBER)
 
         def once(step: Step) -> T:
-            stored = step.tx.get_many([where])[0]
+            stored = step.known[where]
             if stored is not None and stored[:NUMBER] == number:
                 return again(step, stored[NUMBER:])
             if stored is not None and stored[:NUMBER] > number:
@@ -353,17 +335,27 @@ class TransactionalEngine:
             step.put(where, number + packed)
             return outcome
 
-        return await self._step(once, urgent=urgent, adopt=adopt)
+        reads = (where, self._keys.consumer(op.client))
+        return await self._step(once, reads, urgent=urgent, adopt=adopt)
 
     async def _step(
-        self, act: Callable[[Step], T], *, urgent: bool = False, adopt: bool = True
+        self,
+        act: Callable[[Step], T],
+        reads: Sequence[bytes] = (),
+        *,
+        urgent: bool = False,
+        adopt: bool = True,
     ) -> T:
+        """Run ``act`` in a transaction that has looked at ``reads`` already."""
         changed = False
+        first = [self._keys.meta, self._keys.state, *reads]
 
         def run(tx: Transaction) -> T:
             nonlocal changed
             with reading():
-                step = Step(tx, self._keys, self._options(tx), self._now())
+                known = dict(zip(first, tx.get_many(first), strict=True))
+                options = self._options(known[self._keys.meta])
+                step = Step(tx, self._keys, options, self._now(), known)
                 outcome = act(step)
                 step.flush()
             changed = step.concerns_waiters
@@ -382,9 +374,8 @@ class TransactionalEngine:
             self._wakeups.notify()
         return outcome
 
-    def _options(self, tx: Transaction) -> LaneDefaults:
+    def _options(self, raw: bytes | None) -> LaneDefaults:
         """The shared options, after making sure that this is still the run that was opened."""
-        raw = tx.get_many([self._keys.meta])[0]
         if raw is None:
             raise StoreLost("the store no longer holds this run; it was emptied or replaced")
         if raw != self._meta[0]:

@@ -43,7 +43,7 @@ class Bench:
     async def kill(self, queue: KVStoreQueue) -> bytes:
         """Stop a consumer as a crash does; its name."""
         self._queues.remove(queue)
-        session = await queue._open()  # noqa: SLF001
+        session = await queue.open_session()
         await session.client.tasks.cancel()
         return session.client.name
 

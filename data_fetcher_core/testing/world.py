@@ -117,7 +117,7 @@ class World:
         """Whether every token that was settled or lost before is refused, with what it brings."""
         tokens, self._spent = self._spent[-5:], []
         for who in self._queues:
-            client = (await self.queue(who)._open()).client  # noqa: SLF001
+            client = (await self.queue(who).open_session()).client
             ghost = Addition([client.reader.read("ghost", Defaults())], {b"ghost": b"1"})
             again = [Settlement(token, Move.COMPLETE, addition=ghost) for token in tokens]
             settled = await client.ask("settle", partial(_settle, client, again))
@@ -146,7 +146,7 @@ class World:
     async def _abandon(self, who: str) -> bytes:
         """Stop what runs in the background, and do nothing else that a crash would not do."""
         self._forget_leases(who)
-        session = await self.queue(who)._open()  # noqa: SLF001
+        session = await self.queue(who).open_session()
         await session.client.tasks.cancel()
         return session.client.name
 
@@ -155,7 +155,7 @@ class World:
         self._spent += [self._held.pop(at).token for at in gone]
 
     async def _reap(self, survivor: str, names: Sequence[bytes]) -> None:
-        session = await self.queue(survivor)._open()  # noqa: SLF001
+        session = await self.queue(survivor).open_session()
         client = session.client
         beats = (await insist(lambda: client.engine.beat(client.name), 30.0)).consumers
         for name in names:

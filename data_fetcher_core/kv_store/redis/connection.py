@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
+from hiredis import pack_command
 from redis import exceptions as said
 from redis.asyncio import connection as client
 from redis.asyncio.retry import Retry
@@ -178,8 +179,16 @@ class Pool:
 
 
 async def _exchange(wire: _Wire, command: Command) -> Any:
-    await wire.send_command(*command)
+    await wire.send_packed_command([_packed(command)])
     return await wire.read_response()
+
+
+def _packed(command: Command) -> bytes:
+    try:
+        packed: bytes = pack_command(tuple(command))
+    except TypeError as error:
+        raise said.DataError(str(error)) from error
+    return packed
 
 
 async def _part(wire: _Wire) -> None:
