@@ -22,8 +22,8 @@ from contextlib import contextmanager
 
 import psutil
 
-from benchmarks.crawl import whole
 from benchmarks.machine import describe
+from benchmarks.ours.crawl import whole
 from benchmarks.servers import new_sqlite_url, running_redis
 from benchmarks.site import site
 

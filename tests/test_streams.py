@@ -16,7 +16,7 @@ import pytest
 from data_fetcher_core import Entry, Lease
 from data_fetcher_core.clock import SYSTEM_CLOCK
 from data_fetcher_core.errors import ValidationError
-from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue import KVStoreQueue, waiting
 from data_fetcher_core.queue.stream import LeaseStream
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
@@ -135,6 +135,21 @@ async def test_two_consumers_both_end_and_neither_too_early(make_queue: MakeQueu
         await asyncio.wait([other, done])
         assert [*other.result(), *done.result()] == ["link"]
     assert (await accounted(first)).completed == 2
+
+
+async def test_all_are_told_of_the_end(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has to look for it: one is told, and tells the next."""
+    monkeypatch.setattr(waiting, "_DRAINED_WAIT", HOUR)
+    worker, *others = [make_queue() for _ in range(4)]
+    await worker.enqueue(["page"])
+    (page,) = await worker.lease()
+    async with asyncio.timeout(8), asyncio.TaskGroup() as group:
+        for other in others:
+            group.create_task(completed(other.leases(until="drained")))
+        await asyncio.sleep(0.2)
+        await page.complete()
 
 
 async def test_what_is_delayed_is_waited_for(make_queue: MakeQueue, clock: ManualClock) -> None:

@@ -48,6 +48,8 @@ from data_fetcher_core.queue.tasks import OwnedTasks
 
 T = TypeVar("T")
 _AWAY = 0.05
+# Not all who ask at once are served at once: while they work, the store serves the others.
+_LEASED_TOGETHER = 32
 
 
 class Demand(NamedTuple):
@@ -130,7 +132,7 @@ class Client:
                 "lease",
                 self._send_demands,
                 self.batches,
-                most=STEP,
+                most=_LEASED_TOGETHER,
                 weigh=_wanted,
                 abandon=self._abandon,
             )

@@ -15,7 +15,7 @@ from data_fetcher_core.queue.selection import Selection
 
 # A marker may be lost with a connection; nobody waits longer than this without asking again.
 _LONGEST_WAIT = 10.0
-# One process is told that the queue is drained; the others look this often while they wait for it.
+# That the queue is drained is passed on; who passes it on may die, so others look this often.
 _DRAINED_WAIT = 2.0
 # While a request waits that must be leased alone, ask again when our own leases are settled.
 _SUSPECT_WAIT = 1.0
@@ -159,6 +159,9 @@ class WaitingRooms:
                 waiter.got.set_result(mine)
                 room.waiters.remove(waiter)
         self._client.return_leases(leases)
+        if ending and served.drained:
+            # The signal was for one; the lease of nothing passes it on to the next process.
+            await self._client.lease(0, selection)
 
 
 def _dismiss(room: _Room) -> None:

@@ -52,7 +52,7 @@ local function wake_for_work(took)
   end
   for _, name in ipairs(sooner) do table.insert(names, name) end
   wake_watchers(names)
-  if #sooner > 0 or is_over() then
+  if #sooner > 0 or is_over() or (took and is_drained()) then
     signal(wake)
   elseif ring_after() == 0 then
     silence(wake)

@@ -1,0 +1,1 @@
+"""What the machine could do: the bare minimum of each workload, with no promise kept."""

@@ -1,0 +1,1 @@
+"""What data_fetcher_core does in each workload, through its public interface."""

@@ -1,0 +1,1 @@
+"""Peers in the latency workload: one process sends, another receives."""
