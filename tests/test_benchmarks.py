@@ -20,6 +20,7 @@ from benchmarks.environments import (
     packages,
 )
 from benchmarks.figures import Figure, Run, collect, judge, points
+from benchmarks.plots import draw
 from benchmarks.report import markdown, number, show
 from benchmarks.results import Result, load, save
 from benchmarks.suite import Contender, Metric, Target, Workload, workloads
@@ -180,9 +181,6 @@ def test_results_are_kept_by_workload(tmp_path: Path) -> None:
 
 
 def test_the_same_figures_are_the_same_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from benchmarks.plots import draw  # noqa: PLC0415 - not installed everywhere
-
     first = draw(tmp_path / "a", SUITE, result(GOOD + LEVEL))
     second = draw(tmp_path / "b", SUITE, result(GOOD + LEVEL))
     assert [path.name for path in first] == [

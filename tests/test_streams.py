@@ -389,6 +389,30 @@ async def test_a_paced_lane_holds_up_no_other(make_queue: MakeQueue, clock: Manu
     assert sorted(taken) == [*(f"fast{n}" for n in range(6)), "slow0"]
 
 
+async def test_a_lease_whose_answer_was_long_on_its_way_is_proved_before_it_is_begun(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a loop that was blocked: meanwhile others took its process for dead."""
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["page"])
+    blocked, survivor = await client_of(queue), await client_of(other)
+    lease = blocked.engine.lease
+
+    async def late(*question: Any) -> Any:
+        answer = await lease(*question)
+        monkeypatch.setattr(blocked.engine, "lease", lease)
+        beats = (await survivor.engine.beat(survivor.name)).consumers
+        await survivor.engine.reap(blocked.name, beats[blocked.name])
+        clock.advance(blocked.options.lease_ttl)
+        return answer
+
+    monkeypatch.setattr(blocked.engine, "lease", late)
+    begun = await anext(queue.leases())
+    assert begun.deaths == 1
+    await begun.complete()
+    assert (await accounted(queue)).completed == 1
+
+
 # --- shutting a lane ---------------------------------------------------------------------------
 
 

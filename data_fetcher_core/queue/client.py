@@ -157,13 +157,21 @@ class Client:
         try:
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
-            # What the store says is at least as old as the question.
             asked_at = self.clock.monotonic()
             answer = await insist(lambda: ask(op), self.options.op_timeout, waited)
         finally:
             turn.release()
-        self.heard_at = max(self.heard_at, asked_at)
+        self.has_heard(asked_at)
         return answer
+
+    def is_doubtful(self, now: float) -> bool:
+        """Whether we were silent for so long that our leases may be somebody else's."""
+        return now - self.heard_at >= self.options.lease_ttl
+
+    def has_heard(self, asked_at: float) -> None:
+        """What the store says is as old as the question. After a silence it proves nothing."""
+        if not self.is_doubtful(asked_at):
+            self.heard_at = max(self.heard_at, asked_at)
 
     async def _wait_for(self, turn: asyncio.Lock) -> float:
         """One operation of a kind is under way at a time; waiting for that counts as asking."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from weakref import WeakSet
 
 from data_fetcher_core.queue.client import Client
@@ -46,13 +47,9 @@ class Session:
     async def sweep(self) -> None:
         await self._heart.beat()
 
-    def is_doubtful(self, now: float) -> bool:
-        """Whether the store has been silent for so long that our leases may be somebody else's."""
-        return now - self.client.heard_at >= self.client.options.lease_ttl
-
-    async def prove_held(self) -> None:
-        """Ask the store what is ours, before it is handed on."""
-        await self._heart.reconcile()
+    async def prove_held(self, leases: Iterable[Lease]) -> None:
+        """Ask the store which of these are still ours, before they are handed on."""
+        await self._heart.prove(leases)
 
     def _is_alive(self) -> bool:
         return bool(self.client.held) or self.client.is_leasing or self.rooms.anybody

@@ -81,8 +81,8 @@ class LeaseStream:
         self._asked_at = now = clock.monotonic()
         if self._session is not session:
             self._belong_to(session)
-        if session.is_doubtful(now):
-            await session.prove_held()
+        if session.client.is_doubtful(now):
+            await session.prove_held(self._buffer)
         while self._buffer:
             lease, wait = self._first_due(now)
             if wait > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from data_fetcher_core.errors import StoreError
 from data_fetcher_core.events import (
@@ -15,7 +15,7 @@ from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.consumers import Watchlist, is_surely_dead
 from data_fetcher_core.queue.engine import Beat, Move, Settlement
 from data_fetcher_core.queue.insisting import insist
-from data_fetcher_core.queue.lease import LeaseState
+from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import microseconds
 
 _BEATS_PER_TTL = 6
@@ -62,9 +62,9 @@ class Heart:
 
     async def beat(self) -> None:
         """Say that we live; take up what the dead held; drop what nobody here holds."""
-        client = self._client
+        asked_at = self._client.clock.monotonic()
         beat = await self._ask_beat()
-        client.heard_at = client.clock.monotonic()
+        self._client.has_heard(asked_at)
         self._stored = beat.held
         await self.take_up(self._dead(beat.consumers), beat.consumers)
         await self._compare(beat)
@@ -102,13 +102,22 @@ class Heart:
             await self.reconcile()
         self._mismatched = differs
 
+    async def prove(self, leases: Iterable[Lease]) -> None:
+        """Own up to those that are lost; they are not being settled."""
+        asked_at = self._client.clock.monotonic()
+        tokens = {lease.token for lease in leases}
+        self._lose(tokens - await self._ask_held())
+        self._client.heard_at = max(self._client.heard_at, asked_at)
+
+    async def _ask_held(self) -> set[bytes]:
+        client = self._client
+        return set(await insist(lambda: client.engine.held(client.name), client.options.op_timeout))
+
     async def reconcile(self) -> None:
         """Give back what the store thinks we hold and nobody here does; own up to what is lost."""
         client = self._client
         before = set(client.held)
-        stored = set(
-            await insist(lambda: client.engine.held(client.name), client.options.op_timeout)
-        )
+        stored = await self._ask_held()
         if client.is_leasing:
             return
         here = set(client.held)
