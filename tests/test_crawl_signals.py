@@ -30,14 +30,14 @@ async def _is_stopped(program: Program, within: float) -> None:
     assert "resume with: data-fetcher resume crawl" in program.said()
 
 
-@pytest.mark.parametrize("number", [TERM, INT])
+@pytest.mark.parametrize(("number", "more"), [(TERM, ()), (INT, ()), (TERM, ("--uvloop",))])
 async def test_stopped_under_load_everything_in_flight_is_finished(
-    store_url: str, tmp_path: Path, nursery: Nursery, number: signal.Signals
+    store_url: str, tmp_path: Path, nursery: Nursery, number: signal.Signals, more: tuple[str, ...]
 ) -> None:
     """So nothing at all is asked for twice, however often it is stopped."""
     async with (
         NotedSite(PAGES, delay=0.03) as site,
-        looked_after(Crawl(site, store_url, tmp_path, nursery.start)) as crawl,
+        looked_after(Crawl(site, store_url, tmp_path, nursery.start, more=more)) as crawl,
     ):
         for pages in (1, 30, 70):
             program = crawl.begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, cast
 
 import click
@@ -26,13 +27,24 @@ class Manner:
     view: Kind
     as_json: bool
     grace: float
+    on_uvloop: bool
 
 
 def manner_of(options: Mapping[str, Any]) -> Manner:
     if sum([options["quiet"], options["log_json"], options["view"] != "auto"]) > 1:
         raise ConfigurationError("--view, --quiet and --log-json exclude each other: give one")
     view = "quiet" if options["quiet"] else "json" if options["log_json"] else options["view"]
-    return Manner(options["place"], cast("Kind", view), options["as_json"], options["grace"])
+    if options["on_uvloop"] and find_spec("uvloop") is None:
+        raise ConfigurationError(
+            "uvloop is not installed: pip install 'data-fetcher-core[uvloop]', or do without"
+        )
+    return Manner(
+        options["place"],
+        cast("Kind", view),
+        options["as_json"],
+        options["grace"],
+        options["on_uvloop"],
+    )
 
 
 def speed_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def work_on(enter: Enter, manner: Manner, *, existing: bool = False) -> ExitCode
     async def conduct() -> ExitCode:
         return await Conductor(manner, existing=existing).conduct(enter)
 
-    return anyio.run(conduct)
+    return anyio.run(conduct, backend_options={"use_uvloop": manner.on_uvloop})
 
 
 class Conductor:

@@ -177,6 +177,12 @@ manner = together(
         metavar="|".join(KINDS),
         help="What is shown meanwhile, on stderr.  [default: auto]",
     ),
+    click.option(
+        "--uvloop",
+        "on_uvloop",
+        is_flag=True,
+        help="Run on uvloop: faster, and an extra of the package.",
+    ),
     click.option("--quiet", "-q", is_flag=True, help="The same as --view quiet."),
     click.option("--log-json", is_flag=True, help="The same as --view json."),
     click.option(
