@@ -41,14 +41,14 @@ class Batcher(Generic[Item, Answer]):
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self.running = False
 
-    async def submit(self, item: Item) -> Answer:
+    def submit(self, item: Item) -> asyncio.Future[Answer]:
         """Send ``item`` with the next batch; its outcome, or the error of the batch."""
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, outcome))
         if not self.running:
             self.running = True
             self._tasks.start(self._run(), self._name)
-        return await outcome
+        return outcome
 
     async def _run(self) -> None:
         try:

@@ -48,8 +48,6 @@ from data_fetcher_core.queue.tasks import OwnedTasks
 
 T = TypeVar("T")
 _AWAY = 0.05
-# Not all who ask at once are served at once: while they work, the store serves the others.
-_LEASED_TOGETHER = 32
 
 
 class Demand(NamedTuple):
@@ -122,21 +120,22 @@ class Client:
 
     # --- the three verbs that go out in batches ----------------------------------------------
 
-    async def add(self, addition: Addition) -> Sequence[Admitted]:
-        return await self._additions.submit(addition)
+    def add(self, addition: Addition) -> asyncio.Future[Sequence[Admitted]]:
+        return self._additions.submit(addition)
 
-    async def lease(self, want: int, selection: Selection) -> Served:
+    def lease(self, want: int, selection: Selection) -> Awaitable[Served]:
         """What is there now, without waiting."""
-        if selection not in self._demands:
-            self._demands[selection] = Batcher(
+        demands = self._demands.get(selection)
+        if demands is None:
+            demands = self._demands[selection] = Batcher(
                 "lease",
                 self._send_demands,
                 self.batches,
-                most=_LEASED_TOGETHER,
+                most=self.engine.leased_together,
                 weigh=_wanted,
                 abandon=self._abandon,
             )
-        return await self._demands[selection].submit(Demand(want, selection))
+        return demands.submit(Demand(want, selection))
 
     @property
     def is_leasing(self) -> bool:

@@ -181,6 +181,9 @@ class Slice(NamedTuple):
 class QueueEngine(Protocol):
     """Every verb that changes something takes an :class:`Op` and may be sent again."""
 
+    # How many leases are best asked for together.
+    leased_together: int
+
     async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
         """Store ``offered`` options that are not stored yet, and the ``given`` ones in any case.
 

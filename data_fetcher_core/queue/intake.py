@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -36,8 +37,10 @@ class Intake:
         self, items: Iterable[Any], defaults: Defaults, checkpoint: Mapping[str, Any] | None
     ) -> Enqueued:
         try:
-            for addition in self._additions(items, defaults, checkpoint):
-                await self._add(addition)
+            additions = self._additions(items, defaults, checkpoint)
+            addition = next(additions, None)
+            while addition is not None:
+                addition = await self._add_and_read_on(addition, additions)
         except DataFetcherError as error:
             error.accepted = int(enqueued(self._admitted))
             raise
@@ -65,29 +68,64 @@ class Intake:
             )
         return Addition(requests, read_checkpoint(checkpoint), whole=True)
 
-    async def _add(self, addition: Addition) -> None:
-        """Add it all, in order, however long room takes; or raise :class:`QueueFull`."""
-        while True:
-            if self._client.shut.is_set():
-                raise QueueClosed("the queue was shut down and takes nothing new")
-            mark = self._client.engine.watch()
-            admitted = await self._client.add(addition)
-            done = list(itertools.takewhile(_is_in, admitted))
-            self._admitted += done
-            if len(done) == len(admitted):
-                return
-            if self._client.options.on_full == "raise":
-                raise QueueFull(
-                    f"the queue holds {self._capacity} requests, as many as its capacity allows"
-                )
-            addition = _rest(addition, len(done))
+    async def _add_and_read_on(
+        self, addition: Addition, additions: Iterator[Addition]
+    ) -> Addition | None:
+        """Add it all, in order, however long room takes; or raise :class:`QueueFull`.
+
+        While it is on its way, what comes next is read.
+        """
+        mark, adding = self._send(addition)
+        if len(addition.requests) == STEP:
+            await _let_go(adding)
+        following, failure = _read_on(additions)
+        while (rest := self._take_note(addition, await adding)) is not None:
             await self._wait_for_room(mark)
+            addition = rest
+            mark, adding = self._send(rest)
+        if failure is not None:
+            raise failure
+        return following
+
+    def _send(self, addition: Addition) -> tuple[int, asyncio.Future[Sequence[Admitted]]]:
+        if self._client.shut.is_set():
+            raise QueueClosed("the queue was shut down and takes nothing new")
+        return self._client.engine.watch(), self._client.add(addition)
+
+    def _take_note(self, addition: Addition, admitted: Sequence[Admitted]) -> Addition | None:
+        """What there was no room for."""
+        done = list(itertools.takewhile(_is_in, admitted))
+        self._admitted += done
+        if len(done) == len(admitted):
+            return None
+        if self._client.options.on_full == "raise":
+            raise QueueFull(
+                f"the queue holds {self._capacity} requests, as many as its capacity allows"
+            )
+        return _rest(addition, len(done))
 
     async def _wait_for_room(self, mark: int) -> None:
         async def shut() -> None:
             await self._client.shut.wait()
 
         await race(shut, lambda: self._client.wait_for_room(mark, _LONGEST_WAIT))
+
+
+async def _let_go(adding: asyncio.Future[Sequence[Admitted]]) -> None:
+    """One turn of the loop, in which it is sent."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        adding.cancel()
+        raise
+
+
+def _read_on(additions: Iterator[Addition]) -> tuple[Addition | None, Exception | None]:
+    """What comes next, or why it cannot be read: what is on its way is counted first."""
+    try:
+        return next(additions, None), None
+    except Exception as error:  # noqa: BLE001 - whatever the caller's items raise is raised to it
+        return None, error
 
 
 def _is_in(admitted: Admitted) -> bool:

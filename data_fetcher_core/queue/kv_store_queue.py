@@ -127,7 +127,7 @@ class KVStoreQueue:
     async def lease_selected(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
     ) -> list[Lease]:
-        session = await self.open_session()
+        session = self.session_at_hand() or await self.open_session()
         patience = 0.0 if self.is_shut else wait
         return await session.lease(want, patience, selection, until_drained=until_drained)
 

@@ -38,6 +38,8 @@ from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import Decision, bounded
 
 _DEFAULTS = Defaults()
+_NOTHING = Addition()
+_NONE_ENQUEUED = Enqueued(0, ())
 _LONGEST_DETAIL = 1_000
 _LONGEST_GOODBYE = 2.0
 
@@ -66,8 +68,7 @@ class Settler:
         checkpoint: Mapping[str, Any] | None,
         result: Any,
     ) -> Enqueued:
-        children = read_children(self.reader, enqueue)
-        addition = Addition(children, read_checkpoint(checkpoint))
+        addition = self._addition(enqueue, checkpoint)
         packed = None if result is None else _result(result)
         settled = await self._settle(
             lease, Settlement(lease.token, Move.COMPLETE, addition=addition, result=packed)
@@ -77,7 +78,7 @@ class Settler:
     async def progress(
         self, lease: Lease, enqueue: Iterable[Any], checkpoint: Mapping[str, Any] | None
     ) -> Enqueued:
-        addition = Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
+        addition = self._addition(enqueue, checkpoint)
         head = lease.record._replace(attempts=0, deaths=0).head()
         settled = await self._settle(
             lease, Settlement(lease.token, Move.GIVE_BACK, head, addition=addition)
@@ -131,6 +132,11 @@ class Settler:
             for giving_back in self.return_leases([lease]):
                 await asyncio.wait([giving_back])
 
+    def _addition(self, enqueue: Iterable[Any], checkpoint: Mapping[str, Any] | None) -> Addition:
+        if enqueue == () and checkpoint is None:
+            return _NOTHING
+        return Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
+
     async def _settle(self, lease: Lease, settlement: Settlement) -> Settled:
         if lease.state is not LeaseState.HELD:
             raise LeaseLost(f"request {lease.id!r} was {lease.state.value} before")
@@ -166,6 +172,8 @@ def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]
 
 def enqueued(admitted: Iterable[Admitted]) -> Enqueued:
     outcomes = list(admitted)
+    if not outcomes:
+        return _NONE_ENQUEUED
     new = [one for one in outcomes if one.admission is Admission.NEW]
     return Enqueued(len(new), [one.id for one in outcomes])
 

@@ -128,7 +128,9 @@ def _settle_one(
     step: Step, key: bytes, value: bytes, settlement: Settlement, seen: _Seen
 ) -> Settled:
     lane, raw = split_lease(value)
-    admitted = _admit(step, settlement.addition, seen, _UNLIMITED)
+    addition = settlement.addition
+    brings = addition.requests or addition.checkpoint
+    admitted = _admit(step, addition, seen, _UNLIMITED) if brings else []
     _take_back(step, key, lane)
     if settlement.move in {Move.COMPLETE, Move.DROP}:
         _end(step, raw, settlement)

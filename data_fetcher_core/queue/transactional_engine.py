@@ -58,6 +58,8 @@ class _Forgotten(Exception):
 class TransactionalEngine:
     """A :class:`~.engine.QueueEngine` over a :class:`TransactionalStore`."""
 
+    leased_together = STEP
+
     def __init__(self, store: TransactionalStore, namespace: bytes, clock: Clock) -> None:
         self._store = store
         self._keys = OrderedKeys(namespace)

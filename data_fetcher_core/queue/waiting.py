@@ -64,15 +64,18 @@ class WaitingRooms:
         self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
     ) -> list[Lease]:
         """Up to ``want`` leases; none only after ``wait`` seconds, at shutdown or when drained."""
-        deadline = self._client.clock.monotonic() + wait
+        now = self._client.clock.monotonic
+        deadline = now() + wait
         while True:
-            mark, asked_at = self._client.engine.watch(), self._client.clock.monotonic()
+            mark, asked_at = self._client.engine.watch(), now()
             served = await self._client.lease(want, selection)
+            if served.leases:
+                return served.leases
             if served.unreadable:
                 continue
-            left = deadline - self._client.clock.monotonic()
-            if served.leases or left <= 0 or self.closed or (until_drained and served.drained):
-                return served.leases
+            left = deadline - now()
+            if left <= 0 or self.closed or (until_drained and served.drained):
+                return []
             pause = _pause(served, until_drained=until_drained)
             if pause > 0 and mark == self._client.engine.watch():
                 room = self._rooms.setdefault(selection, _Room())
