@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+from binascii import unhexlify
 from hashlib import blake2b
 
 _SHORT = 32
+_HEX = b"0123456789abcdef"
 
 
 def random_id() -> bytes:
-    return secrets.token_hex(12).encode()
+    return os.urandom(12).hex().encode()
 
 
 def id_from_key(key: bytes) -> bytes:
@@ -20,8 +22,18 @@ def id_from_key(key: bytes) -> bytes:
 def seen_from_key(key: bytes) -> bytes:
     """What is remembered of a key: itself if it is short, else a digest that cannot be one.
 
-    Short keys stay as they are so that keys that begin alike lie together on disk.
+    Short keys stay as they are so that keys that begin alike lie together on disk. What is a
+    number in hexadecimal, such as a fingerprint, needs half of that.
     """
+    if len(key) == _SHORT and (number := _from_hex(key)):
+        return b"x" + number
     if len(key) <= _SHORT:
         return b"k" + key
     return b"d" + blake2b(key, digest_size=_SHORT).digest()
+
+
+def _from_hex(key: bytes) -> bytes:
+    """Empty where it would not come back as the same key."""
+    if key.translate(None, _HEX):
+        return b""
+    return unhexlify(key)

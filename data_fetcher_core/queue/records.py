@@ -74,6 +74,7 @@ class Record(NamedTuple):
     compressed: bool = False
 
     def head(self) -> bytes:
+        names = self.id + self.lane + self.key
         return (
             HEADER.pack(
                 VERSION,
@@ -88,11 +89,9 @@ class Record(NamedTuple):
                 len(self.key),
                 len(self.history),
                 len(self.body),
-                _checksum(self.id, self.lane, self.key, self.body),
+                _checksum(names, self.body),
             )
-            + self.id
-            + self.lane
-            + self.key
+            + names
             + self.history
         )
 
@@ -102,13 +101,6 @@ class Record(NamedTuple):
 
 def decode(raw: bytes) -> Record:
     """The record in ``raw``; raises :class:`CorruptRecord` where it is not what was written."""
-    record, checksum = _parse(raw)
-    if checksum != _checksum(record.id, record.lane, record.key, record.body):
-        raise CorruptRecord("the checksum does not match")
-    return record
-
-
-def _parse(raw: bytes) -> tuple[Record, int]:
     if len(raw) < HEADER.size:
         raise CorruptRecord(f"{len(raw)} bytes are too few for a record")
     (
@@ -128,20 +120,21 @@ def _parse(raw: bytes) -> tuple[Record, int]:
     ) = HEADER.unpack_from(raw)
     if version != VERSION or flags > _COMPRESSED or not 1 <= priority <= 6:
         raise CorruptRecord("the header is not one of a record")
-    if HEADER.size + id_length + lane_length + key_length + history_length + body_length != len(
-        raw
-    ):
-        raise CorruptRecord("the lengths do not add up")
-    lane_at = HEADER.size + id_length
+    lane_at = _HEADER_SIZE + id_length
     key_at = lane_at + lane_length
     history_at = key_at + key_length
     body_at = history_at + history_length
-    record = Record(
-        raw[HEADER.size : lane_at],
+    if body_at + body_length != len(raw):
+        raise CorruptRecord("the lengths do not add up")
+    body = raw[body_at:]
+    if checksum != _checksum(raw[_HEADER_SIZE:history_at], body):
+        raise CorruptRecord("the checksum does not match")
+    return Record(
+        raw[_HEADER_SIZE:lane_at],
         raw[lane_at:key_at],
         raw[key_at:history_at],
         priority,
-        raw[body_at:],
+        body,
         attempts,
         deaths,
         ready_at,
@@ -149,11 +142,11 @@ def _parse(raw: bytes) -> tuple[Record, int]:
         raw[history_at:body_at],
         bool(flags & _COMPRESSED),
     )
-    return record, checksum
 
 
-def _checksum(identity: bytes, lane: bytes, key: bytes, body: bytes) -> int:
-    return zlib.crc32(body, zlib.crc32(key, zlib.crc32(lane, zlib.crc32(identity))))
+def _checksum(names: bytes, body: bytes) -> int:
+    """Over id, lane and key, one after another, and the body."""
+    return zlib.crc32(body, zlib.crc32(names))
 
 
 def is_whole(raw: bytes) -> bool:

@@ -58,7 +58,7 @@ class ScriptedEngine:
     """A :class:`~.engine.QueueEngine` over a :class:`ScriptHost`."""
 
     # Not all who ask at once are served at once: while they work, the server serves the others.
-    leased_together = 32
+    leased_together = 40
 
     def __init__(self, store: ScriptHost, namespace: str, clock: Clock) -> None:
         self._store = store

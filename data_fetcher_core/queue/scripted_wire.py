@@ -33,6 +33,9 @@ _MOVE = struct.Struct(">BBQBIHIII")
 _LETTER = struct.Struct(">QBH")
 _REASON_OFFSET = 8
 _REASONS = frozenset(Reason)
+# Looking them up is quicker than making them, and there are very many.
+_OUTCOMES = {int(outcome): outcome for outcome in Outcome}
+_ADMISSIONS = {int(admission): admission for admission in Admission}
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _LONGEST_DETAIL = 0xFFFF
@@ -63,7 +66,7 @@ def in_parts(items: Sequence[T], weigh: Callable[[T], int], most: int) -> Iterat
 
 
 def _duration(microseconds: int) -> int:
-    return min(max(microseconds, 0), _MOST)
+    return min(max(microseconds, 0), _MOST) if microseconds else 0
 
 
 def _pack_request(request: NewRequest) -> bytes:
@@ -135,7 +138,7 @@ def read_settled(reply: Sequence[Any], settlements: Sequence[Settlement]) -> lis
     return [
         Settled(Outcome.LOST)
         if outcome == Outcome.LOST
-        else Settled(Outcome(outcome), _of_requests(reading, settlement.addition.requests))
+        else Settled(_OUTCOMES[outcome], _of_requests(reading, settlement.addition.requests))
         for outcome, settlement in zip(outcomes, settlements, strict=True)
     ]
 
@@ -144,7 +147,7 @@ def _admissions(admissions: bytes, ids: Iterable[bytes]) -> Iterator[tuple[Admis
     """Each with the id that is stored with the key of a duplicate, if one is."""
     known = iter(ids)
     for number in admissions:
-        admission = Admission(number)
+        admission = _ADMISSIONS[number]
         yield admission, next(known) if admission is Admission.DUPLICATE else b""
 
 
