@@ -2,7 +2,8 @@
 
 Crawls a site that is a dictionary: the fetcher, its queue and its store with everything but the
 network, each in a process of its own. Prints microseconds a page: on the clock, of CPU in all
-threads, and of CPU on the event loop; the least of all rounds, since neighbours only add.
+threads, of CPU on the event loop, and of CPU in the Redis server; the least of all rounds, since
+neighbours only add.
 
     python -m benchmarks.overhead [--pages 10000] [--rounds 5] [--store memory|sqlite|redis]
 """
@@ -20,6 +21,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from benchmarks.contract import redis_info
 from benchmarks.crawling import LINK
 from benchmarks.machine import describe
 from benchmarks.servers import new_sqlite_url, running_redis
@@ -59,24 +61,34 @@ def _path(number: int) -> str:
     return f"/page/{number}" if number else "/"
 
 
-async def crawl(url: str, pages: int) -> dict[str, float]:
+async def crawl(url: str, redis_url: str, pages: int) -> dict[str, float]:
     site, store = Dictionary(pages), create_kv_store(url)
     context = FetchRunContext("overhead", SimpleNamespace(kv_store=store, storage=None))
     plan = FetchPlan(FetcherRecipe("overhead", [site], site), context, CONCURRENCY)
-    began = time.perf_counter(), time.process_time(), time.thread_time()
+    began = spent(redis_url)
     result = await Fetcher().run(plan)
-    ended = time.perf_counter(), time.process_time(), time.thread_time()
+    ended = spent(redis_url)
     await store.close()
     assert result.processed_count == pages, result
-    spent = (after - before for before, after in zip(began, ended, strict=True))
-    return dict(zip(("clock", "cpu", "loop"), (one * 1e6 / pages for one in spent), strict=True))
+    return {name: (ended[name] - began[name]) * 1e6 / pages for name in began}
+
+
+def spent(redis_url: str) -> dict[str, float]:
+    """Seconds until now."""
+    server = redis_info(redis_url)
+    return {
+        "clock": time.perf_counter(),
+        "cpu": time.process_time(),
+        "loop": time.thread_time(),
+        "server": float(server["used_cpu_user"]) + float(server["used_cpu_sys"]),
+    }
 
 
 def measure_here(store: str, pages: int) -> None:
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder, running_redis() as redis_url:
         urls = {"memory": "memory://", "sqlite": new_sqlite_url(folder), "redis": redis_url}
-        print(json.dumps(asyncio.run(crawl(urls[store], pages))))
+        print(json.dumps(asyncio.run(crawl(urls[store], redis_url, pages))))
 
 
 def measure(store: str, pages: int) -> dict[str, float]:
@@ -106,7 +118,7 @@ def main() -> None:
         least = {name: min(one[name] for one in rounds) for name in rounds[0]}
         print(
             f"{store:7} {least['clock']:4.0f} µs a page: {least['cpu']:4.0f} of CPU, "
-            f"{least['loop']:4.0f} of it on the loop",
+            f"{least['loop']:4.0f} of it on the loop; {least['server']:4.0f} in the Redis server",
             flush=True,
         )
 

@@ -196,8 +196,10 @@ class _Run:
             )
 
     async def _drain(self, stop: Stop) -> None:
-        stream = self._queue.leases(until="drained")
-        async with anyio.create_task_group() as watching:
+        async with (
+            anyio.create_task_group() as watching,
+            self._queue.leases(until="drained") as stream,
+        ):
             async with anyio.create_task_group() as workers:
                 watching.start_soon(self._stop_when_asked, stop, workers)
                 for _ in range(self._plan.concurrency):

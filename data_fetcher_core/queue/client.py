@@ -174,9 +174,6 @@ class Client:
 
     async def _wait_for(self, turn: asyncio.Lock) -> float:
         """One operation of a kind is under way at a time; waiting for that counts as asking."""
-        if not turn.locked():
-            await turn.acquire()
-            return 0.0
         began = self.loop.time()
         try:
             async with asyncio.timeout(self.options.op_timeout):
@@ -222,10 +219,10 @@ class Client:
         try:
             record = decode(grant.record)
             item = read_item(record, self._serializer)
+            lease = Lease(grant, record, item, self.settler, now)
         except Exception as error:  # noqa: BLE001 - whatever a serializer raises, nobody is blocked
             self._bury_unreadable(grant, error)
             return None
-        lease = Lease(grant, record, item, self.settler, now)
         self.held[grant.token] = lease
         return lease
 

@@ -51,6 +51,8 @@ class LeaseStream:
         self._started: dict[str, float] = {}
         self._asked_at = -math.inf
         self._readers = 0
+        self._calls = 0
+        self._latecomers = 0
         self._filling: _Fill | None = None
 
     def __aiter__(self) -> Self:
@@ -65,6 +67,7 @@ class LeaseStream:
     async def next(self) -> Lease | None:
         """The next lease, ``None`` at the end."""
         self._readers += 1
+        self._calls += 1
         try:
             while True:
                 session = self._queue.session_at_hand() or await self._queue.open_session()
@@ -135,11 +138,16 @@ class LeaseStream:
         return not fill.found_nothing
 
     async def _fill(self) -> bool:
-        """Take more leases, for all who read; none means that the queue is shut, or drained."""
-        want = max(self._prefetch, min(self._readers, STEP))
+        """Take more leases, for all who read; none means that the queue is shut, or drained.
+
+        Also for those who will have come before it is back: as many as did the last time.
+        """
+        calls = self._calls
+        want = max(self._prefetch, min(self._readers + self._latecomers, STEP))
         taken = await self._queue.lease_selected(
             want, math.inf, self._selection, until_drained=self._until == "drained"
         )
+        self._latecomers = self._calls - calls
         self._buffer.extend(self._one_of_each_paced_lane(taken))
         return bool(taken)
 
@@ -160,17 +168,18 @@ class LeaseStream:
         """Give back what was prefetched of a lane that is shut now."""
         self._drop([lease for lease in self._buffer if lease.lane == lane])
 
-    def drop_all(self) -> None:
-        self._drop(list(self._buffer))
+    def drop_all(self) -> list[asyncio.Task[None]]:
+        return self._drop(list(self._buffer))
 
-    def _drop(self, leases: list[Lease]) -> None:
+    def _drop(self, leases: list[Lease]) -> list[asyncio.Task[None]]:
         for lease in leases:
             self._buffer.remove(lease)
-        if self._session is not None:
-            self._session.client.return_leases(leases)
+        return [] if self._session is None else self._session.client.return_leases(leases)
 
     async def aclose(self) -> None:
-        self.drop_all()
+        """Give back what was prefetched, and wait until it is back."""
+        for returning in self.drop_all():
+            await asyncio.wait([returning])
 
     async def __aenter__(self) -> Self:
         return self
@@ -181,4 +190,8 @@ class LeaseStream:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        if exc is None:
+            await self.aclose()
+        else:
+            # It may be the store that failed: nobody waits for it.
+            self.drop_all()

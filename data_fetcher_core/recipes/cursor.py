@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from data_fetcher_core.core import Entry, FetchRunContext, RequestMeta
-from data_fetcher_core.errors import ValidationError
-from data_fetcher_core.queue.engine import MOST_CHILDREN
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +33,6 @@ class CursorLocator:
     async def get_next_urls(self, ctx: FetchRunContext) -> Sequence[RequestMeta | Entry]:
         while not self._done:
             requests, cursor = await self._ask(self._cursor)
-            if len(requests) > MOST_CHILDREN:
-                raise ValidationError(
-                    f"{len(requests)} requests for the cursor {self._cursor!r:.80}, and "
-                    f"{MOST_CHILDREN} is the most: ask for smaller pages"
-                )
             self._go_on(cursor)
             if requests:
                 return requests

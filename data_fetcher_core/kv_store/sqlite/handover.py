@@ -4,8 +4,8 @@ A thread asks for the interpreter's lock with some force only after 5 ms without
 that always has something to do releases it for an instant in every turn, so the thread is woken,
 comes too late, and starts its 5 ms anew: on two cores a transaction of a millisecond then takes
 5 s and more. So while somebody waits for the store, the loop sleeps for the shortest time there is,
-every few milliseconds; the same transaction then takes 0.1 s at most, and a loop with time to spare
-does not notice.
+every millisecond; the same transaction then takes 0.1 s at most, and a loop with time to spare does
+not notice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_EVERY = 0.005
+_EVERY = 0.001
 _AN_INSTANT = 1e-6
 
 
