@@ -152,6 +152,28 @@ async def test_all_are_told_of_the_end(
         await page.complete()
 
 
+async def test_the_end_is_not_slept_through_because_somebody_else_looked(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between the look that found nothing and the sleep; another sees it meanwhile."""
+    monkeypatch.setattr(waiting, "_DRAINED_WAIT", HOUR)
+    worker, reader, other = make_queue(), make_queue(), make_queue()
+    await worker.enqueue(["page"])
+    (page,) = await worker.lease()
+    engine = (await client_of(reader)).engine
+    wait_for_work = engine.wait_for_work
+
+    async def late(*question: Any) -> None:
+        monkeypatch.setattr(engine, "wait_for_work", wait_for_work)
+        await page.complete()
+        assert await other.lease() == []
+        await wait_for_work(*question)
+
+    monkeypatch.setattr(engine, "wait_for_work", late)
+    async with asyncio.timeout(8):
+        assert await completed(reader.leases(until="drained")) == []
+
+
 async def test_what_is_delayed_is_waited_for(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue, other = make_queue(), make_queue()
     await queue.enqueue(["later"], delay=60.0)

@@ -55,7 +55,8 @@ local function wake_for_work(took)
   if #sooner > 0 or is_over() or (took and is_drained()) then
     signal(wake)
   elseif ring_after() == 0 then
-    silence(wake)
+    -- That it is over may not have been heard yet.
+    if not is_drained() then silence(wake) end
   elseif took or #names > 0 then
     signal(wake)
   end
