@@ -137,6 +137,22 @@ async def test_two_consumers_both_end_and_neither_too_early(make_queue: MakeQueu
     assert (await accounted(first)).completed == 2
 
 
+async def test_those_who_come_together_take_no_more_than_they_work_on(
+    queue: KVStoreQueue, clock: ManualClock
+) -> None:
+    """What they took beyond that would be out of everybody's reach."""
+    await queue.enqueue(range(20))
+    stream = queue.leases()
+    held = await asyncio.gather(*(anext(stream) for _ in range(4)))
+    assert (await queue.stats()).leased == 4
+    clock.advance(HOUR)
+    for lease in held:
+        await lease.complete()
+    held = await asyncio.gather(*(anext(stream) for _ in range(4)))
+    assert (await queue.stats()).leased == 4
+    del held
+
+
 async def test_all_are_told_of_the_end(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

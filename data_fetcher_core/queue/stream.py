@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from data_fetcher_core.queue.session import Session
 
 Until = Literal["closed", "drained"]
+# A fill that takes longer has waited for work.
+_BRIEF = 0.05
 
 
 class _Fill:
@@ -51,8 +53,9 @@ class LeaseStream:
         self._started: dict[str, float] = {}
         self._asked_at = -math.inf
         self._readers = 0
-        self._calls = 0
-        self._latecomers = 0
+        self._given = 0
+        self._filled_at = -math.inf
+        self._fill_took = 0.0
         self._filling: _Fill | None = None
 
     def __aiter__(self) -> Self:
@@ -67,7 +70,6 @@ class LeaseStream:
     async def next(self) -> Lease | None:
         """The next lease, ``None`` at the end."""
         self._readers += 1
-        self._calls += 1
         try:
             while True:
                 session = self._queue.session_at_hand() or await self._queue.open_session()
@@ -116,6 +118,7 @@ class LeaseStream:
         return not self._readers and self._asked_at < since
 
     def _note_start(self, lease: Lease, now: float) -> None:
+        self._given += 1
         if lease.interval:
             self._started[lease.lane] = now
 
@@ -138,18 +141,22 @@ class LeaseStream:
         return not fill.found_nothing
 
     async def _fill(self) -> bool:
-        """Take more leases, for all who read; none means that the queue is shut, or drained.
-
-        Also for those who will have come before it is back: as many as did the last time.
-        """
-        calls = self._calls
-        want = max(self._prefetch, min(self._readers + self._latecomers, STEP))
+        """Take more leases, for all who read; none means that the queue is shut, or drained."""
+        began = self._asked_at
+        want = max(self._prefetch, min(self._readers + self._latecomers(began), STEP))
+        self._given, self._filled_at = 0, began
         taken = await self._queue.lease_selected(
             want, math.inf, self._selection, until_drained=self._until == "drained"
         )
-        self._latecomers = self._calls - calls
+        if self._session is not None:
+            self._fill_took = self._session.client.clock.monotonic() - began
         self._buffer.extend(self._one_of_each_paced_lane(taken))
         return bool(taken)
+
+    def _latecomers(self, now: float) -> int:
+        """Who will have come before the answer is back, if leases go as they went of late."""
+        since = now - self._filled_at
+        return int(self._given * min(self._fill_took, _BRIEF) / since) if since > 0 else 0
 
     def _one_of_each_paced_lane(self, taken: list[Lease]) -> list[Lease]:
         """Prefetched requests of a paced lane would only wait here, out of everybody's reach."""
