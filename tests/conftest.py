@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.redis import RedisStore
 from data_fetcher_core.queue import KVStoreQueue, QueueOptions
 from data_fetcher_core.testing import ManualClock
+from tests.evidence import Evidence
 from tests.redis_proxy import RedisProxy
 from tests.servers import NO_SERVER, Binary, RedisCluster, RedisServer, find_binaries, stop_all
 from tests.tls import TlsRedis, make_authority
@@ -213,6 +215,21 @@ async def make_queue(open_store: OpenStore, clock: ManualClock) -> AsyncIterator
 @pytest.fixture
 def queue(make_queue: MakeQueue) -> KVStoreQueue:
     return make_queue()
+
+
+# --- what a fault did, in figures ---------------------------------------------------------------
+
+
+@pytest.fixture
+def shows(request: pytest.FixtureRequest) -> Iterator[Evidence]:
+    """Hold a figure to its bound, and keep it: ``shows("F12", "mixed-up replies", 0, exactly=0)``.
+
+    The faults are numbered in docs/reliability.md.
+    """
+    evidence = Evidence()
+    yield evidence
+    kept = [asdict(figure) for figure in evidence.figures]
+    request.node.user_properties.append(("figures", kept))
 
 
 # --- no test waits for ever ---------------------------------------------------------------------
