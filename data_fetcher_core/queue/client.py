@@ -10,7 +10,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -176,7 +176,8 @@ class Client:
         """One operation of a kind is under way at a time; waiting for that counts as asking."""
         began = self.loop.time()
         try:
-            async with asyncio.timeout(self.options.op_timeout):
+            # The timer is for those who wait; nobody does where each verb has its batcher.
+            async with asyncio.timeout(self.options.op_timeout) if turn.locked() else nullcontext():
                 await turn.acquire()
         except TimeoutError:
             raise StoreUnavailable("the store has not answered those who asked before") from None

@@ -33,11 +33,16 @@ class _Room:
     """Those who wait for the same lanes."""
 
     waiters: list[_Waiter] = field(default_factory=list)
-    poked: asyncio.Event = field(default_factory=asyncio.Event)
+    nap: asyncio.Timeout | None = None
     occupied: bool = False
     # Taken before the lease that found nothing: what came since then is not slept through.
     mark: int = 0
     until: float = math.inf
+
+    def poke(self) -> None:
+        """Whoever sleeps here for the others looks again now."""
+        if self.nap is not None and not self.nap.expired():
+            self.nap.reschedule(-math.inf)
 
 
 class WaitingRooms:
@@ -58,7 +63,7 @@ class WaitingRooms:
     def wake_all(self) -> None:
         """Let everybody look again, for instance because the queue is shut down."""
         for room in self._rooms.values():
-            room.poked.set()
+            room.poke()
 
     async def lease(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
@@ -97,7 +102,7 @@ class WaitingRooms:
         try:
             yield waiter
         except BaseException:
-            if waiter.got.done() and not waiter.got.cancelled():
+            if _has_got(waiter):
                 self._client.return_leases(waiter.got.result())
             raise
         finally:
@@ -119,7 +124,7 @@ class WaitingRooms:
             self._client.tasks.start(self._keep(room, selection), "wait for work")
         elif until < room.until:
             room.until = until
-            room.poked.set()
+            room.poke()
 
     async def _keep(self, room: _Room, selection: Selection) -> None:
         """Wait for all who sit here, lease for all of them at once, share out, again."""
@@ -136,16 +141,18 @@ class WaitingRooms:
             _dismiss(room)
 
     async def _sleep(self, room: _Room, selection: Selection) -> None:
-        room.poked.clear()
         left = min(room.until - self._client.clock.monotonic(), _LONGEST_WAIT)
         if left <= 0 or self.closed:
             return
         lanes = None if selection.lanes is None else selection.lanes + selection.steal
-
-        async def poked() -> None:
-            await room.poked.wait()
-
-        await race(poked, lambda: self._client.wait_for_work(room.mark, left, lanes))
+        # No task of its own for the waiting: what ends it is on the way to a lease.
+        try:
+            async with asyncio.timeout(None) as room.nap:
+                await self._client.wait_for_work(room.mark, left, lanes)
+        except TimeoutError:
+            pass
+        finally:
+            room.nap = None
 
     async def _serve(self, room: _Room, selection: Selection) -> None:
         # With nobody left the lease of nothing still passes the wake-up on to other processes.
@@ -165,6 +172,11 @@ class WaitingRooms:
         if ending and served.drained:
             # The signal was for one; the lease of nothing passes it on to the next process.
             await self._client.lease(0, selection)
+
+
+def _has_got(waiter: _Waiter) -> bool:
+    got = waiter.got
+    return got.done() and not got.cancelled() and got.exception() is None
 
 
 def _dismiss(room: _Room) -> None:
