@@ -22,7 +22,6 @@ from data_fetcher_core.queue.engine import (
     Settled,
     Settlement,
 )
-from data_fetcher_core.queue.ordered_keys import OrderedKeys
 from data_fetcher_core.queue.step import Step
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from data_fetcher_core.testing import FaultyStore, check_queue, check_store
@@ -79,8 +78,7 @@ class NamespaceBleed(TransactionalEngine):
     """Cuts its namespaces short."""
 
     def __init__(self, store: Any, namespace: bytes, clock: Any) -> None:
-        super().__init__(store, namespace, clock)
-        self._keys = OrderedKeys(namespace[:5])
+        super().__init__(store, namespace[:5], clock)
 
 
 class DriftingCount(TransactionalEngine):

@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_fetcher_core import Entry
 from data_fetcher_core.core import DeathReason, Failure
-from data_fetcher_core.errors import DataFetcherError
+from data_fetcher_core.errors import ConfigurationError, DataFetcherError
 from data_fetcher_core.events import Buried, Event
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
-from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue import KVStoreQueue, ordered_keys
 from data_fetcher_core.queue.ordered_keys import OrderedKeys
 from data_fetcher_core.queue.records import (
     HEADER,
@@ -534,6 +535,30 @@ async def test_garbage_under_any_key_raises_nothing_foreign(
             await overwrite(store, key, value)
         await use_everything(queue)
         await use_everything(make_queue(f"fetch:{number}", store=store, op_timeout=0.3))
+
+
+@transactional
+async def test_a_run_of_the_first_layout_is_not_taken_for_a_new_one(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    store = open_store()
+    assert isinstance(store, TransactionalStore)
+    old = orjson.dumps({"layout": 1, "generation": "g", "options": {}})
+    await overwrite(store, OrderedKeys(b"fetch:old").first_meta, old)
+    with pytest.raises(ConfigurationError, match="layout 1, and this version reads"):
+        await make_queue("fetch:old", store=store).size()
+    assert len(await everything(store)) == 1
+
+
+@transactional
+async def test_names_with_one_digest_are_told_apart(
+    make_queue: MakeQueue, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    monkeypatch.setattr(ordered_keys, "_of_run", lambda _: b"qqqq")
+    await make_queue("fetch:one", store=store).enqueue(["a"])
+    with pytest.raises(ConfigurationError, match="'fetch:two' and 'fetch:one'"):
+        await make_queue("fetch:two", store=store).enqueue(["b"])
 
 
 @only_redis

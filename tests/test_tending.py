@@ -321,7 +321,8 @@ async def test_a_forget_that_died_half_way_is_finished_by_the_next(
 ) -> None:
     store = make_faulty(open_store())
     queue = make_queue(store=store, op_timeout=0.2)
-    await queue.enqueue(range(3_500))
+    await make_queue().enqueue(range(3_500))
+    await queue.size()
     for call in range(2, 500):
         store.faults.plan(Fault.BEFORE, store.verb, call)
     with pytest.raises(StoreError):

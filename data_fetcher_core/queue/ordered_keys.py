@@ -1,11 +1,14 @@
 """Every key of a queue in an ordered store, made in one place.
 
-Text is always preceded by its length, so that no namespace, lane or name can reach into another.
+Each begins with a digest of the namespace, which is as long for every run: a run's name costs
+nothing per request. Other text is preceded by its length, so that none can reach into another.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from hashlib import blake2b
 
 _U16 = struct.Struct(">H")
 _U64 = struct.Struct(">Q")
@@ -24,12 +27,25 @@ def number_at(key: bytes, offset: int) -> int:
     return number
 
 
+@lru_cache(maxsize=1024)
+def _short(client: bytes) -> bytes:
+    """A client's name is long, and stands before everything that the client holds."""
+    return blake2b(client, digest_size=12).digest()
+
+
+def _of_run(namespace: bytes) -> bytes:
+    """Two namespaces with one digest are told apart by what the run knows of itself."""
+    return b"q" + blake2b(namespace, digest_size=8).digest()
+
+
 class OrderedKeys:
     """One letter after the namespace says what a key is for."""
 
     def __init__(self, namespace: bytes) -> None:
-        self.all = b"q" + sized(namespace)
+        self.all = _of_run(namespace)
         self.meta = self.all + b"M"
+        # Where a run of the first layout has its meta; it is refused, not taken for a new one.
+        self.first_meta = b"q" + sized(namespace) + b"M"
         self.state = self.all + b"S"
         self.ring = self.all + b"n"
         self.parked = self.all + b"p"
@@ -68,7 +84,7 @@ class OrderedKeys:
         return self.dead_letters + _TWO_U64.pack(at, number)
 
     def leases_of(self, client: bytes) -> bytes:
-        return self.leases + sized(client)
+        return self.leases + _short(client)
 
     def lease(self, client: bytes, token: bytes) -> bytes:
         return self.leases_of(client) + token
@@ -77,7 +93,7 @@ class OrderedKeys:
         return self.consumers + client
 
     def ops_of(self, client: bytes) -> bytes:
-        return self.ops + sized(client)
+        return self.ops + _short(client)
 
     def op(self, client: bytes, verb: str) -> bytes:
         return self.ops_of(client) + verb.encode()

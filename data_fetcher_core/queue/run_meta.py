@@ -1,4 +1,4 @@
-"""What an ordered store knows of a run as a whole: layout, generation and shared options."""
+"""What an ordered store knows of a run as a whole: layout, name, generation, shared options."""
 
 from __future__ import annotations
 
@@ -12,24 +12,31 @@ from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.queue.lane_state import LaneDefaults
 from data_fetcher_core.queue.nonsense import reading
 
-LAYOUT = 1
+LAYOUT = 2
 # The generation of a run that is being forgotten.
 FORGETTING = "forgetting"
 
 
-def new_meta(generation: str = "") -> bytes:
+def new_meta(namespace: bytes, generation: str = "") -> bytes:
     generation = generation or os.urandom(12).hex()
-    return orjson.dumps({"layout": LAYOUT, "generation": generation, "options": {}})
+    named = {"layout": LAYOUT, "namespace": namespace.decode(), "generation": generation}
+    return orjson.dumps({**named, "options": {}})
 
 
-def read_meta(raw: bytes) -> dict[str, Any]:
+def read_meta(raw: bytes, namespace: bytes) -> dict[str, Any]:
     with reading():
         meta: dict[str, Any] = orjson.loads(raw)
         layout, _, _ = meta["layout"], meta["generation"], meta["options"]
+        name = meta.get("namespace")
     if layout != LAYOUT:
         raise ConfigurationError(
             f"this run was written with layout {layout}, and this version reads layout "
             f"{LAYOUT}: go on with the version that began it, or begin a new run"
+        )
+    if name != namespace.decode():
+        raise ConfigurationError(
+            f"the names {namespace.decode()!r} and {name!r} cannot be told apart in "
+            "one store: choose another name"
         )
     return meta
 

@@ -62,6 +62,7 @@ class TransactionalEngine:
 
     def __init__(self, store: TransactionalStore, namespace: bytes, clock: Clock) -> None:
         self._store = store
+        self._namespace = namespace
         self._keys = OrderedKeys(namespace)
         self._clock = clock
         self._generation = ""
@@ -76,8 +77,9 @@ class TransactionalEngine:
         await self._finish_forgetting()
 
         def step(tx: Transaction) -> dict[str, Any]:
-            raw = tx.get_many([self._keys.meta])[0]
-            meta = read_meta(new_meta() if raw is None else raw)
+            raw, first = tx.get_many([self._keys.meta, self._keys.first_meta])
+            known = [one for one in (raw, first) if one is not None]
+            meta = read_meta((known or [new_meta(self._namespace)])[0], self._namespace)
             forced = {name: offered[name] for name in given}
             meta["options"] = {**offered, **meta["options"], **forced}
             encoded = orjson.dumps(meta)
@@ -97,7 +99,7 @@ class TransactionalEngine:
 
     def _begin_to_forget(self, tx: Transaction) -> None:
         if self._is_at(tx, self._generation):
-            tx.put_many([(self._keys.meta, new_meta(FORGETTING))])
+            tx.put_many([(self._keys.meta, new_meta(self._namespace, FORGETTING))])
 
     async def _finish_forgetting(self) -> None:
         while await self._store.transact(self._forget_slice, urgent=True):
@@ -105,7 +107,7 @@ class TransactionalEngine:
 
     def _is_at(self, tx: Transaction, generation: str) -> bool:
         raw = tx.get_many([self._keys.meta])[0]
-        return raw is not None and read_meta(raw)["generation"] == generation
+        return raw is not None and read_meta(raw, self._namespace)["generation"] == generation
 
     def _forget_slice(self, tx: Transaction) -> bool:
         """The last one leaves a new, empty run: who held a lease of the old one has lost it."""
@@ -115,7 +117,7 @@ class TransactionalEngine:
         tx.delete_many([key for key, _ in found if key != self._keys.meta])
         if len(found) == STEP:
             return True
-        tx.put_many([(self._keys.meta, new_meta())])
+        tx.put_many([(self._keys.meta, new_meta(self._namespace))])
         return False
 
     # --- requests ------------------------------------------------------------------------------
@@ -381,7 +383,7 @@ class TransactionalEngine:
         if raw is None:
             raise StoreLost("the store no longer holds this run; it was emptied or replaced")
         if raw != self._meta[0]:
-            meta = read_meta(raw)
+            meta = read_meta(raw, self._namespace)
             if meta["generation"] != self._generation:
                 raise _Forgotten
             self._meta = raw, lane_defaults(meta["options"])
