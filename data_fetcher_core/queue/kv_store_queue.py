@@ -102,7 +102,7 @@ class KVStoreQueue:
         """
         if items is None or isinstance(items, str | bytes | Mapping):
             raise ValidationError(f"enqueue takes an iterable of items, not {shown(items)}")
-        session = await self.open_session()
+        session = self.session_at_hand() or await self.open_session()
         intake = Intake(session.client, int(self._stored["capacity"]))
         return await intake.run(items, Defaults(lane, priority, delay, expires_in), checkpoint)
 

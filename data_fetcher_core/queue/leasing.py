@@ -84,63 +84,53 @@ class _Taking:
         held = step.family(self.leases, 2)
         self.alone = len(held) == 1 and self._is_suspect(fields_of(split_lease(held[0][1])[1]))
         self.holds_any = bool(held)
-        self.lists: dict[tuple[bytes, int], _List] = {}
+        self.fronts: dict[bytes, _Front] = {}
         # Those served, the one that was served last at the end.
         self.served: dict[bytes, LaneState] = {}
 
     def serve(self, fresh: Iterator[LaneState]) -> None:
         """First every lane once, in the ring's order; then round and round those served."""
-        again: deque[LaneState] = deque()
+        again: deque[_Front] = deque()
         while self._wants_more():
-            lane = next(fresh, None) or (again.popleft() if again else None)
-            if lane is None:
+            front = self._next_of(fresh) or (again.popleft() if again else None)
+            if front is None:
                 break
-            if self._take_from(lane) and lane.waiting and self._is_open(lane):
-                again.append(lane)
+            if self._take_from(front) and front.lists and front.is_open(self.step.now):
+                again.append(front)
         for lane in self.served.values():
             self.step.to_the_back(lane)
         self.served.clear()
 
-    def _is_open(self, lane: LaneState) -> bool:
-        return lane.may_be_served(self.step.now, self.step.options)
+    def _next_of(self, fresh: Iterator[LaneState]) -> _Front | None:
+        lane = next(fresh, None)
+        if lane is None:
+            return None
+        if lane.name not in self.fronts:
+            share = self.want if self.step.state.lanes <= 1 else 1 + self.want // 16
+            self.fronts[lane.name] = _Front(self.step, lane, share)
+        return self.fronts[lane.name]
 
     def _wants_more(self) -> bool:
         return len(self.grants) < self.want and not self.alone and self.removed < STEP
 
-    def _take_from(self, lane: LaneState) -> bool:
+    def _take_from(self, front: _Front) -> bool:
         """Take one request; whether the lane is to be asked again in this batch."""
-        while lane.waiting and self.removed < STEP:
-            found = self._first(lane)
+        while front.lists and self.removed < STEP:
+            found = front.first()
             key, raw = found.first()
             fields = fields_of(raw)
             if not self._is_usable(raw, fields):
-                self._remove(lane, found, key)
-                self.step.place(lane)
+                self._remove(front, found, key)
+                self.step.place(front.lane)
                 continue
             is_suspect = self._is_suspect(fields)
             if is_suspect and (self.holds_any or self.grants):
                 self.suspect = True
                 return False
-            self._grant(lane, found, key, raw)
+            self._grant(front, found, key, raw)
             self.alone = is_suspect
             return True
         return False
-
-    def _first(self, lane: LaneState) -> _List:
-        options = self.step.options
-        lists = [self._list(lane, p) for p, count in enumerate(lane.counts) if count]
-        if len(lists) == 1:
-            return lists[0]
-        by_head = {waiting.head(): waiting for waiting in lists}
-        head = choose(by_head, options.ageing_step, options.critical_burst, lane.criticals)
-        return by_head[head]
-
-    def _list(self, lane: LaneState, priority: int) -> _List:
-        at = lane.name, priority
-        if at not in self.lists:
-            share = self.want if self.step.state.lanes <= 1 else 1 + self.want // 16
-            self.lists[at] = _List(self.step, lane.name, priority, share)
-        return self.lists[at]
 
     def _is_usable(self, raw: bytes, fields: Fields | None) -> bool:
         """Whether it may be handed out; if not, it is dropped or buried here."""
@@ -158,27 +148,24 @@ class _Taking:
         """One death from the limit: held alone, so that no neighbour dies with it."""
         return fields is not None and fields.deaths >= self.step.options.max_deaths - 1
 
-    def _grant(self, lane: LaneState, found: _List, key: bytes, raw: bytes) -> None:
-        step, token = self.step, token_at(self.token_base, len(self.grants))
-        self._remove(lane, found, key)
+    def _grant(self, front: _Front, found: _List, key: bytes, raw: bytes) -> None:
+        step, lane, pace = self.step, front.lane, front.pace
+        token = token_at(self.token_base, len(self.grants))
+        self._remove(front, found, key)
         step.put(self.leases + token, lease_value(lane.name, raw))
         step.state.leased += 1
         lane.in_flight += 1
         lane.criticals = lane.criticals + 1 if found.priority == CRITICAL else 0
-        pace = lane.pace(step.options)
         if pace.interval:
             lane.arrival, gate = next_turn(step.now, lane.arrival, pace)
             lane.gate = max(lane.gate, gate)
         self.served.pop(lane.name, None)
         self.served[lane.name] = lane
-        self.grants.append(
-            Grant(token, lane.name, raw, pace.interval, lane.limit_among(step.options))
-        )
+        self.grants.append(Grant(token, lane.name, raw, pace.interval, front.limit))
 
-    def _remove(self, lane: LaneState, found: _List, key: bytes) -> None:
-        found.pop()
+    def _remove(self, front: _Front, found: _List, key: bytes) -> None:
+        front.pop(found)
         self.step.delete(key)
-        lane.counts[found.priority] -= 1
         self.step.state.ready -= 1
         self.removed += 1
         self.step.made_room = True
@@ -196,6 +183,38 @@ class _Taking:
         self.step.flush()
         instant = self.step.next_instant()
         return None if instant is None else max(instant - self.step.now, 0)
+
+
+class _Front:
+    """A lane while requests are taken from it: its lists with something in them."""
+
+    __slots__ = ("_options", "lane", "limit", "lists", "pace")
+
+    def __init__(self, step: Step, lane: LaneState, share: int) -> None:
+        self.lane = lane
+        self.pace = lane.pace(step.options)
+        self.limit = lane.limit_among(step.options)
+        waiting = [priority for priority, count in enumerate(lane.counts) if count]
+        self.lists = [_List(step, lane.name, priority, share) for priority in waiting]
+        self._options = step.options
+
+    def is_open(self, now: int) -> bool:
+        return self.lane.may_be_served(now, self._options)
+
+    def first(self) -> _List:
+        """The list whose head is to be served."""
+        if len(self.lists) == 1:
+            return self.lists[0]
+        by_head = {waiting.head(): waiting for waiting in self.lists}
+        step, burst = self._options.ageing_step, self._options.critical_burst
+        return by_head[choose(by_head, step, burst, self.lane.criticals)]
+
+    def pop(self, found: _List) -> None:
+        found.pop()
+        counts = self.lane.counts
+        counts[found.priority] -= 1
+        if not counts[found.priority]:
+            self.lists.remove(found)
 
 
 class _List:
