@@ -66,7 +66,7 @@ class Verdict:
 
     @property
     def reached(self) -> bool | None:
-        """None: nobody to measure it by."""
+        """None: nobody to measure it by, or not at this size."""
         if self.value is None:
             return None
         if self.metric.more_is_better:
@@ -136,10 +136,15 @@ def _judge(workload: Workload, metric: Metric, target: Target, figures: Figures)
     return [
         _verdict(workload, metric, target, name, figures)
         if name in told
-        else Verdict(metric, target, name, silent=True)
+        else Verdict(metric, target, name, silent=not _tells(metric, name, figures))
         for name in names(workload, "ours")
         if (name in target.ours if target.ours else name in told or name not in spoke)
     ]
+
+
+def _tells(metric: Metric, name: str, figures: Figures) -> bool:
+    """Whether it spoke of other sizes: then a quick run has not asked for this one."""
+    return any(name in figures[key_of(metric, size)] for size in points(metric, figures))
 
 
 def _verdict(

@@ -135,7 +135,7 @@ def verdict_words(verdict: Verdict) -> tuple[str, str]:
     if verdict.silent:
         return f"{asked}: {verdict.contender} told nothing", "not reached"
     if verdict.value is None:
-        return f"{asked}: nobody to measure {verdict.contender} by", "not measured"
+        return f"{asked}: not asked of {verdict.contender} here", "not measured"
     by = f" × {verdict.versus}" if verdict.versus else ""
     said = f"{asked}: {verdict.contender} has {number(verdict.value)}{by}"
     return said, "reached" if verdict.reached else "not reached"

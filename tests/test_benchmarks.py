@@ -140,6 +140,12 @@ def test_our_own_silence_is_a_miss() -> None:
     assert all(verdict.missed for verdict in judge(SUITE, collect(runs(fast_peer__drain=[1.0]))))
 
 
+def test_a_size_that_a_quick_run_leaves_out_is_no_miss() -> None:
+    far = replace(BYTES, key="lease_us", targets=(Target(1.5, point="9000000", ours=("us",)),))
+    (verdict,) = judge(replace(SUITE, metrics=(far,)), collect(LEVEL))
+    assert (verdict.reached, verdict.missed) == (None, False)
+
+
 def test_who_is_left_out_on_purpose_misses_nothing() -> None:
     (peer,) = chosen({"queue": SUITE}, ["queue:fast peer"])
     assert judge(peer, collect(runs(fast_peer__drain=[1.0]))) == []
