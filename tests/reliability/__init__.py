@@ -1,0 +1,1 @@
+"""All proofs by one command: ``python -m tests.reliability`` writes docs/reliability.md."""

@@ -1,0 +1,75 @@
+"""When, of which commit, on which machine and with which versions a figure was taken."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tests.servers import find_binaries
+
+ROOT = Path(__file__).parents[2]
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def facts(tier: str) -> dict[str, Any]:
+    return {
+        "tier": tier,
+        "commit": _commit(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cpu": _cpu(),
+        "cores": os.cpu_count() or 0,
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "temporary folder": _file_system(tempfile.gettempdir()),
+        "Python": platform.python_version(),
+        "SQLite": sqlite3.sqlite_version,
+        "Redis": [binary.label for binary in find_binaries()],
+        "redis-py": version("redis"),
+        "data-fetcher-core": version("data-fetcher-core"),
+    }
+
+
+def _commit() -> str:
+    """With a + if files that it knows have been changed since."""
+    head = _git("rev-parse", "--short=10", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    return (head or "unknown") + ("+" if changed else "")
+
+
+def _git(*words: str) -> str:
+    try:
+        said = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.strip()
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or "unknown CPU"
+    names = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else "unknown CPU"
+
+
+def _file_system(folder: str) -> str:
+    """Its kind: what a synced write costs depends on it, and in memory it costs nothing."""
+    try:
+        lines = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    mounts = [(fields[1], fields[2]) for line in lines if len(fields := line.split()) > 2]
+    above = [mount for mount in mounts if Path(folder).is_relative_to(mount[0])]
+    return max(above, key=lambda mount: len(mount[0]))[1] if above else "unknown"

@@ -1,0 +1,71 @@
+"""Whether a row held, and which of its figures are worth a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from tests.evidence import Figure
+from tests.reliability.kept import Seen, Statement
+
+
+class Verdict(Enum):
+    HELD = "yes"
+    BROKEN = "**no**"
+    SILENT = "no figure"
+
+
+def verdict(said: Mapping[str, Statement]) -> Verdict:
+    """Of a row. A test that failed breaks it, whatever its figures say."""
+    figures = [seen.figure for one in said.values() for seen in one.figures]
+    if any(one.failures for one in said.values()) or not all(map(holds, figures)):
+        return Verdict.BROKEN
+    return Verdict.HELD if figures else Verdict.SILENT
+
+
+def holds(figure: Figure) -> bool:
+    sign, _, bound = figure.bound.partition(" ")
+    value, limit = _number(figure.value), _number(bound)
+    if sign == "=":
+        both_numbers = value is not None and limit is not None
+        return value == limit if both_numbers else str(figure.value) == bound
+    if value is None or limit is None:
+        return False
+    return value <= limit if sign == "≤" else value >= limit
+
+
+class Line(NamedTuple):
+    """All figures of one kind: the one that came nearest to its bound, and how many there were."""
+
+    worst: Figure
+    times: int
+
+
+def lines(figures: Iterable[Seen]) -> list[Line]:
+    kinds: dict[tuple[str, str, str], list[Seen]] = {}
+    for seen in figures:
+        kind = seen.figure.what, seen.figure.bound.partition(" ")[0], seen.figure.unit
+        kinds.setdefault(kind, []).append(seen)
+    return [
+        Line(min((seen.figure for seen in all_of), key=_room), sum(seen.times for seen in all_of))
+        for all_of in kinds.values()
+    ]
+
+
+def _room(figure: Figure) -> float:
+    """How far from its bound, as a part of it; below nothing for what is broken."""
+    if not holds(figure):
+        return -1.0
+    sign, _, bound = figure.bound.partition(" ")
+    value, limit = _number(figure.value), _number(bound)
+    if value is None or limit is None or sign == "=":
+        return 0.0
+    return abs(limit - value) / max(abs(limit), 1e-9)
+
+
+def _number(value: float | str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None

@@ -1,0 +1,181 @@
+"""docs/reliability.md: what was done to it, what came of it, and what is not promised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.evidence import Figure
+from tests.reliability.commands import COMMANDS
+from tests.reliability.faults import CATALOGUE, SECTIONS, Fault
+from tests.reliability.judging import Line, Verdict, lines, verdict
+from tests.reliability.kept import Kept, Statement
+
+_COLUMNS = ("", "fault, and what must hold", "done to it", "figures", "held", "shown by")
+_INTRODUCTION = """\
+# Reliability
+
+What was done to it, and what came of it. One command makes this page:
+
+```console
+python -m tests.reliability               # every test below and the short tiers
+python -m tests.reliability --tier full   # and 10,000 seeds, 10,000 power cuts
+python -m tests.reliability --tier long   # and half an hour of chaos, a million requests, mutations
+python -m tests.reliability --only F1,F45 # these rows; the others keep their figures and their date
+```
+
+Everything is real: processes are killed by signals, servers are Redis servers, the network is a
+proxy that reads whole messages, disks are full. Only time is not: bounds in time are held on a
+clock that the test moves, or with three times the slack. *The account closes* means: what was
+accepted is completed, dead or still queued; lost 0; nothing appears that nobody sent; whatever was
+done twice has a cause that was noted. Of figures that many cases have taken, the one nearest to its
+bound is shown. Every single one is in [figures.json](reliability/figures.json)."""
+
+
+def markdown(kept: Kept, folder: Path) -> str:
+    """``folder`` holds the parts that are kept by hand."""
+    parts = [
+        _INTRODUCTION,
+        *_in_short(kept),
+        *(part for title in SECTIONS for part in _section(title, kept)),
+        *_outputs(kept),
+        "## Defects it found",
+        _by_hand(folder / "defects.md"),
+        "## What is not promised",
+        _by_hand(folder / "not_promised.md"),
+        "## Measured",
+        "\n".join(_measured(kept)) or "Nothing yet.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _in_short(kept: Kept) -> Iterator[str]:
+    counts = Counter(verdict(kept.rows.get(row, {})) for row in CATALOGUE)
+    yield "## In short"
+    yield (
+        f"{len(CATALOGUE)} rows: **{counts[Verdict.HELD]} held**, "
+        f"{counts[Verdict.BROKEN]} broken, {counts[Verdict.SILENT]} without a figure."
+    )
+
+
+# --- the tables ----------------------------------------------------------------------------------
+
+
+def _section(title: str, kept: Kept) -> Iterator[str]:
+    newest = max((day_of(key) for key in kept.circumstances), default="")
+    yield f"## {title}"
+    rows = [_row(fault, kept.rows.get(fault.id, {}), newest) for fault in SECTIONS[title]]
+    yield "\n".join([_cells(_COLUMNS), "|" + "---|" * len(_COLUMNS), *map(_cells, rows)])
+
+
+def _row(fault: Fault, said: Mapping[str, Statement], newest: str) -> tuple[str, ...]:
+    return (
+        fault.id,
+        f"**{fault.title}:** {fault.must_hold}",
+        fault.injected,
+        "<br>".join([*_figures(said), *_failures(said)]) or "no figure",
+        "<br>".join([verdict(said).value, *_other_days(said, newest)]),
+        ", ".join(_witnesses(said)) or _wanted(fault),
+    )
+
+
+def _cells(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _figures(said: Mapping[str, Statement]) -> list[str]:
+    return [
+        line_words(line) for line in lines(seen for one in said.values() for seen in one.figures)
+    ]
+
+
+def line_words(line: Line) -> str:
+    figure, times = line
+    again = f", {times:,} ×" if times > 1 else ""
+    return f"{figure.what} **{number(figure.value)}**{_unit(figure)} ({_bound(figure)}{again})"
+
+
+def number(value: float | str) -> str:
+    """As many digits as mean something."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _unit(figure: Figure) -> str:
+    return f" {figure.unit}" if figure.unit else ""
+
+
+def _bound(figure: Figure) -> str:
+    sign, _, bound = figure.bound.partition(" ")
+    try:
+        return f"{sign} {number(float(bound))}"
+    except ValueError:
+        return figure.bound
+
+
+def _failures(said: Mapping[str, Statement]) -> list[str]:
+    return [f"**failed:** {_plain(why)}" for one in said.values() for why in one.failures]
+
+
+def _plain(text: str) -> str:
+    """Nothing in it may pass for Markdown or HTML."""
+    return text.replace("<", "&lt;").replace("`", "'").replace("\n", " ")
+
+
+def _other_days(said: Mapping[str, Statement], newest: str) -> list[str]:
+    return sorted({day_of(one.measured) for one in said.values()} - {newest})
+
+
+def day_of(instant: str) -> str:
+    return instant[:10]
+
+
+def _witnesses(said: Mapping[str, Statement]) -> Iterator[str]:
+    for source, one in said.items():
+        if source in COMMANDS:
+            yield f"`{COMMANDS[source].words}`"
+        for test, cases in one.tests.items():
+            yield f"`{test}`" + (f" ({cases})" if cases > 1 else "")
+
+
+def _wanted(fault: Fault) -> str:
+    return ", ".join(f"wants `{COMMANDS[name].words}`" for name in fault.by)
+
+
+# --- the rest ------------------------------------------------------------------------------------
+
+
+def _outputs(kept: Kept) -> Iterator[str]:
+    for name, output in kept.outputs.items():
+        ended = "not in time" if output.code is None else f"exit code {output.code}"
+        yield f"### What {name} said"
+        yield f"`{output.command}`, {day_of(output.measured)}, {output.seconds:,.0f} s, {ended}:"
+        yield f"```text\n{output.text.replace('```', '` ` `')}\n```"
+
+
+def _by_hand(path: Path) -> str:
+    """A page of its own, without its heading."""
+    if not path.exists():
+        return ""
+    text = path.read_text(encoding="utf-8").strip()
+    heading, _, rest = text.partition("\n")
+    return rest.strip() if heading.startswith("# ") else text
+
+
+def _measured(kept: Kept) -> Iterator[str]:
+    for instant, facts in sorted(kept.circumstances.items(), reverse=True):
+        rows = sum(
+            any(one.measured == instant for one in said.values()) for said in kept.rows.values()
+        )
+        yield f"- {instant}, {rows} rows: {', '.join(_facts(facts))}"
+
+
+def _facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in facts.items():
+        shown = " and ".join(map(str, value)) if isinstance(value, list) else value
+        yield f"{name} {shown}"

@@ -1,0 +1,366 @@
+"""The page of proofs: made from figures, merged row by row, and hiding nothing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import Evidence, Figure
+from tests.reliability.__main__ import main
+from tests.reliability.collecting import Notes
+from tests.reliability.commands import COMMANDS, TIERS, Command, chosen
+from tests.reliability.faults import CATALOGUE
+from tests.reliability.judging import Line, Verdict, holds, lines, verdict
+from tests.reliability.kept import Kept, Output, Seen, Statement, load, merge, save
+from tests.reliability.proving import Case, figures_of, read_cases, statements
+from tests.reliability.rendering import line_words, markdown
+from tests.reliability.running import Ran, run
+from tests.reliability.selecting import TESTS_FOLDER, files_about, mentioned_by, shown
+
+MONDAY, TUESDAY = "2026-11-16T10:00:00+00:00", "2026-11-17T10:00:00+00:00"
+LOST = Figure("F1", "lost", 0, "= 0")
+
+
+def _said(*figures: Figure, measured: str = MONDAY, failures: tuple[str, ...] = ()) -> Statement:
+    return Statement(measured, tuple(Seen(one, "test_it") for one in figures), {}, failures)
+
+
+def _kept(**rows: Statement) -> Kept:
+    facts = {MONDAY: {"Python": "3.11.2"}, TUESDAY: {"Python": "3.12.1"}}
+    return Kept(facts, {row: {"tests": said} for row, said in rows.items()})
+
+
+# --- a row ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "held"),
+    [
+        (0, "= 0", True),
+        (0, "= 0.0", True),
+        (1, "= 0", False),
+        ("a", "= a", True),
+        ("a", "= b", False),
+        (3, "≤ 3", True),
+        (3.1, "≤ 3", False),
+        (3, "≥ 3", True),
+        (2, "≥ 3", False),
+        ("many", "≤ 3", False),
+    ],
+)
+def test_a_kept_figure_is_held_to_its_bound(value: float | str, bound: str, held: bool) -> None:
+    assert holds(Figure("F1", "x", value, bound)) is held
+
+
+def test_what_evidence_has_let_pass_holds_here_too(tmp_path: Path) -> None:
+    shows = Evidence()
+    shows("F1", "lost", 0, exactly=0)
+    shows("F1", "hash", "abc", exactly="abc")
+    shows("F1", "seconds", 0.1 + 0.2, at_most=0.5)
+    with pytest.raises(AssertionError):
+        shows("F1", "repeated", 7, at_most=3)
+    assert [holds(figure) for figure in shows.figures] == [True, True, True, False]
+
+
+def test_the_verdict_of_a_row() -> None:
+    assert verdict({}) is Verdict.SILENT
+    assert verdict({"tests": _said()}) is Verdict.SILENT
+    assert verdict({"tests": _said(LOST)}) is Verdict.HELD
+    assert verdict({"tests": _said(LOST, replace(LOST, value=1))}) is Verdict.BROKEN
+    assert verdict({"tests": _said(LOST, failures=("test_x: no",))}) is Verdict.BROKEN
+    assert verdict({"tests": _said(LOST), "power": _said(failures=("no",))}) is Verdict.BROKEN
+
+
+def test_of_many_figures_the_one_nearest_to_its_bound_is_told() -> None:
+    repeated = [Figure("F1", "repeated", *pair) for pair in ((3, "≤ 40"), (5, "≤ 8"), (9, "≤ 100"))]
+    seen = [Seen(repeated[0]), Seen(repeated[1], times=3), Seen(repeated[2]), Seen(LOST)]
+    assert lines(seen) == [Line(repeated[1], 5), Line(LOST, 1)]
+    broken = replace(repeated[0], value=41)
+    assert lines([*seen, Seen(broken)])[0] == Line(broken, 6)
+
+
+@pytest.mark.parametrize(
+    ("figure", "times", "words"),
+    [
+        (LOST, 1, "lost **0** (= 0)"),
+        (LOST, 1234, "lost **0** (= 0, 1,234 ×)"),
+        (Figure("F1", "took", 0.123456, "≤ 1.5", "s"), 1, "took **0.123** s (≤ 1.5)"),
+        (Figure("F1", "cuts", 10_000, "≥ 10000"), 1, "cuts **10,000** (≥ 10,000)"),
+        (Figure("F1", "hash", "ab", "= ab"), 1, "hash **ab** (= ab)"),
+    ],
+)
+def test_a_figure_in_words(figure: Figure, times: int, words: str) -> None:
+    assert line_words(Line(figure, times)) == words
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def _line_of(row: str, page: str) -> str:
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {row} |")]
+    return line
+
+
+def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> None:
+    page = markdown(
+        _kept(
+            F1=_said(LOST, measured=TUESDAY),
+            F2=_said(Figure("F2", "lost", 3, "= 0"), measured=TUESDAY),
+            F8=_said(failures=("test_x: it <b>|broke",), measured=TUESDAY),
+        ),
+        tmp_path,
+    )
+    for row in CATALOGUE:
+        assert _line_of(row, page).count(" | ") == 5
+    assert "lost **0** (= 0) | yes |" in _line_of("F1", page)
+    assert "lost **3** (= 0) | **no** |" in _line_of("F2", page)
+    assert "no figure | no figure |" in _line_of("F3", page)
+    assert "**failed:** test_x: it &lt;b>\\|broke | **no** |" in _line_of("F8", page)
+    assert f"**1 held**, 2 broken, {len(CATALOGUE) - 3} without a figure." in page
+
+
+def test_a_row_of_another_day_says_so(tmp_path: Path) -> None:
+    page = markdown(_kept(F1=_said(LOST), F2=_said(LOST, measured=TUESDAY)), tmp_path)
+    assert "| yes<br>2026-11-16 |" in _line_of("F1", page)
+    assert "| yes |" in _line_of("F2", page)
+    assert f"- {MONDAY}, 1 rows: Python 3.11.2" in page
+
+
+def test_what_is_kept_by_hand_is_on_the_page(tmp_path: Path) -> None:
+    (tmp_path / "defects.md").write_text("# Defects\n\nA cursor *was* lost.\n")
+    (tmp_path / "not_promised.md").write_text("Exactly once.\n")
+    page = markdown(Kept(), tmp_path)
+    assert "## Defects it found\n\nA cursor *was* lost.\n" in page
+    assert "## What is not promised\n\nExactly once.\n" in page
+
+
+def test_what_a_command_has_said_is_on_the_page(tmp_path: Path) -> None:
+    kept = Kept(outputs={"power": Output(MONDAY, "python -m tests.power", None, 12.3, "a\n```\nb")})
+    page = markdown(kept, tmp_path)
+    assert "`python -m tests.power`, 2026-11-16, 12 s, not in time:" in page
+    assert "```text\na\n` ` `\nb\n```" in page
+
+
+def test_a_row_without_a_figure_says_what_would_bring_one(tmp_path: Path) -> None:
+    assert "wants `python -m tests.power --cuts 10000`" in _line_of(
+        "F45", markdown(Kept(), tmp_path)
+    )
+
+
+# --- merging -------------------------------------------------------------------------------------
+
+
+def test_a_run_of_some_rows_leaves_the_others_alone(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    save(path, _kept(F1=_said(LOST), F2=_said(LOST), F9=_said(LOST)))
+    kept = load(path)
+    kept.circumstances[TUESDAY] = {"Python": "3.12.1"}
+    new = {"F1": _said(LOST, measured=TUESDAY), "F9": _said(LOST, measured=TUESDAY)}
+    merge(kept, "tests", new, ["F1", "F2"])
+    assert {row: said["tests"].measured for row, said in kept.rows.items()} == {
+        "F1": TUESDAY,  # measured anew
+        "F9": MONDAY,  # nobody asked for it
+    }  # and what was asked for and not shown any more is gone
+
+
+def test_a_source_replaces_only_what_it_said_itself() -> None:
+    kept = Kept(rows={"F45": {"tests": _said(LOST), "power": _said(LOST)}})
+    merge(kept, "tests", {"F45": _said(measured=TUESDAY)}, ["F45"])
+    assert {name: one.measured for name, one in kept.rows["F45"].items()} == {
+        "tests": TUESDAY,
+        "power": MONDAY,
+    }
+
+
+def test_what_is_saved_is_loaded_again(tmp_path: Path) -> None:
+    kept = _kept(F1=_said(LOST, failures=("no",)), F2=_said(LOST, measured=TUESDAY))
+    kept.outputs["power"] = Output(MONDAY, "python -m tests.power", 0, 1.5, "é")
+    save(tmp_path / "new" / "figures.json", kept)
+    assert load(tmp_path / "new" / "figures.json") == kept
+    assert load(tmp_path / "nothing.json") == Kept()
+
+
+def test_circumstances_that_nothing_was_measured_in_are_dropped(tmp_path: Path) -> None:
+    save(tmp_path / "figures.json", _kept(F1=_said(LOST)))
+    assert list(load(tmp_path / "figures.json").circumstances) == [MONDAY]
+
+
+# --- the tests as a source -----------------------------------------------------------------------
+
+SAMPLE = """
+import pytest
+
+@pytest.mark.parametrize("n", [0, 0, 2])
+def test_good(shows, n):
+    shows("F1", "lost", 0, exactly=0)
+    shows("F2", "n", n, at_most=2)
+
+def test_broken(shows):
+    shows("F8", "lost", 1, exactly=0)
+
+def test_fails_before_it_shows(shows):
+    raise ZeroDivisionError("early")
+    shows("F9", "lost", 0, exactly=0)
+
+def test_not_asked_for():
+    raise AssertionError
+"""
+CONFTEST = "from tests.conftest import shows\n__all__ = ['shows']\n"
+
+
+@pytest.mark.parametrize("jobs", ["0", "2"])
+def test_figures_and_failures_are_collected(tmp_path: Path, jobs: str) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    notes = tmp_path / "notes.jsonl"
+    plugins = ["-p", "tests.reliability.collecting", "-p", "no:cacheprovider"]
+    how = ["--rootdir", str(tmp_path), "-n", jobs, "--figures", str(notes), str(tmp_path)]
+    words = [sys.executable, "-m", "pytest", "-q", *plugins, *how]
+    ran = run(words, 60.0, tmp_path / "log", lambda: None)
+    assert ran.code == 1, ran.text
+    cases = {case.id.partition("::")[2]: case for case in read_cases(notes)}
+    assert {case.outcome for name, case in cases.items() if "good" in name} == {"passed"}
+    assert "test_not_asked_for" not in cases
+    broken = cases["test_broken"]
+    assert (broken.outcome, [one.value for one in broken.figures]) == ("failed", [1])
+    assert "ZeroDivisionError: early" in cases["test_fails_before_it_shows"].why
+    assert len(cases) == 5
+
+
+def test_cases_become_statements_about_rows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    monkeypatch.setattr("tests.reliability.proving.ROOT", tmp_path)
+    good = [Case(f"test_sample.py::test_good[{n}]", "passed", figures=[LOST]) for n in range(3)]
+    early = Case("test_sample.py::test_fails_before_it_shows", "failed", "early")
+    said = statements([*good, early], MONDAY)
+    assert said["F1"] == Statement(MONDAY, (Seen(LOST, "test_good", 3),), {"test_good": 3})
+    assert said["F9"].failures == ("test_sample.py::test_fails_before_it_shows: early",)
+    assert set(said) == {"F1", "F9"}
+
+
+def test_the_files_about_a_row_are_found(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    (tmp_path / "test_other.py").write_text("def test_x():\n    assert 'F1'\n")
+    assert files_about(["F1"], tmp_path) == [tmp_path / "test_sample.py"]
+    assert files_about(["F68"], tmp_path) == []
+    assert mentioned_by(tmp_path / "test_sample.py", "test_broken") == {"F8"}
+    assert mentioned_by(tmp_path / "test_sample.py", "test_of_others") == {"F1", "F2", "F8", "F9"}
+
+
+def test_every_row_that_is_shown_is_in_the_catalogue() -> None:
+    trees = {path.name: ast.parse(path.read_text()) for path in TESTS_FOLDER.rglob("*.py")}
+    unknown = {name: set(shown(tree)) - set(CATALOGUE) for name, tree in trees.items()}
+    assert not {name: rows for name, rows in unknown.items() if rows}
+
+
+def test_an_unknown_row_is_found() -> None:
+    calls = "shows('F99', 'x', 0, exactly=0); self._shows('F98', 'x'); shows(row); show('F97')"
+    assert sorted(shown(ast.parse(calls))) == ["F98", "F99"]
+
+
+# --- commands as sources -------------------------------------------------------------------------
+
+POWER = COMMANDS["power"]
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, None])
+def test_a_command_that_does_not_end_well_breaks_its_rows(tmp_path: Path, code: int | None) -> None:
+    cuts, written = Figure("F44", "lost", 0, "= 0"), tmp_path / "power.json"
+    evidence = Evidence()
+    evidence.figures = [cuts]
+    evidence.save(written)
+    said = figures_of(POWER, Ran(code, 1.0, ""), written, MONDAY)
+    assert verdict({"power": said["F44"]}) is Verdict.HELD
+    assert ("F45" in said and verdict({"power": said["F45"]}) is Verdict.BROKEN) is (code != 0)
+
+
+def test_a_command_that_wrote_nothing_says_nothing(tmp_path: Path) -> None:
+    assert figures_of(POWER, Ran(0, 1.0, ""), tmp_path / "nothing.json", MONDAY) == {}
+
+
+def test_the_tiers_grow() -> None:
+    sizes = [len(chosen(tier, CATALOGUE)) for tier in TIERS]
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == len(COMMANDS)
+    assert chosen("quick", ["F45"]) == []
+    assert chosen("full", ["F45", "F1"]) == [POWER]
+    assert {name for fault in CATALOGUE.values() for name in fault.by} == set(COMMANDS)
+    assert not Command("none", "quick", 1.0, "tests.nowhere").exists
+
+
+def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
+    program = "import time\nprint('begun\\rgoes on', flush=True)\ntime.sleep(60)"
+    glances: list[None] = []
+    ran = run([sys.executable, "-c", program], 2.0, tmp_path / "log", lambda: glances.append(None))
+    assert ran.code is None
+    assert ran.text.startswith("goes on")
+    assert glances
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def _render(figures: Path, *more: str) -> int:
+    page = figures.with_suffix(".md")
+    return main(["--from", str(figures), "--markdown", str(page), *more])
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "figures.json"
+    all_held = {row: _said(replace(LOST, fault=row)) for row in CATALOGUE}
+    save(path, _kept(**all_held))
+    assert _render(path) == 0
+    save(path, _kept(**{**all_held, "F2": _said(replace(LOST, value=1))}))
+    assert _render(path) == 1
+    assert "F2  BROKEN" in capsys.readouterr().out
+    assert _render(path, "--only", "F1,f9") == 0
+    del all_held["F9"]
+    save(path, _kept(**all_held))
+    assert _render(path) == 3
+    assert "F9  no figure" in capsys.readouterr().out
+    assert "| F9 |" in path.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--only", "F99"], ["--only", ","], ["--tier", "x"], ["--from", "nothing.json"]]
+)
+def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(wrong)
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_help_tells_the_exit_codes() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.reliability", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=TESTS_FOLDER.parent,
+    )
+    assert "3 a row has no figure" in " ".join(said.stdout.split())
+
+
+def test_a_line_is_written_for_each_test(tmp_path: Path) -> None:
+    report = pytest.TestReport(
+        "test_x.py::test_x", ("test_x.py", 1, "test_x"), {}, "passed", None, "teardown",
+        user_properties=[("figures", [asdict(LOST)]), ("other", 1)],
+    )  # fmt: skip
+    Notes(tmp_path / "notes").pytest_runtest_logreport(report)
+    (case,) = read_cases(tmp_path / "notes")
+    assert case == Case("test_x.py::test_x", "passed", "", [LOST])
+
+
+def test_the_page_is_that_of_the_figures() -> None:
+    """Whoever changes a part kept by hand, or a figure, writes the page again."""
+    docs = TESTS_FOLDER.parent / "docs"
+    kept = load(docs / "reliability" / "figures.json")
+    assert (docs / "reliability.md").read_text() == markdown(kept, docs / "reliability")
