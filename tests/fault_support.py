@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pytest
 
@@ -18,6 +18,7 @@ from data_fetcher_core.events import Subscriber
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.queue import JSONSerializer, KVStoreQueue, Lease, QueueOptions
 from data_fetcher_core.testing import ManualClock
+from tests.evidence import Evidence
 from tests.harness import accounted, crash, letters, settled
 from tests.servers import RedisServer
 
@@ -63,6 +64,23 @@ def open_run(
     )
 
 
+class Account(NamedTuple):
+    """What does not add up: nothing, if all is well."""
+
+    lost: frozenset[str]
+    twice: frozenset[str]
+    appeared: frozenset[str]
+    not_as_told: frozenset[str]
+    """Done although nobody was told so, or the other way round."""
+    stuck: int
+
+    def show(self, shows: Evidence, fault: str) -> None:
+        shows(fault, "lost", len(self.lost), exactly=0)
+        shows(fault, "done twice", len(self.twice), exactly=0)
+        shows(fault, "appeared from nowhere", len(self.appeared), exactly=0)
+        assert not any(self), self
+
+
 class Ledger:
     """Items are names, each sent once. A completion leaves its name among the results."""
 
@@ -96,18 +114,26 @@ class Ledger:
 
     async def balance(self, queue: KVStoreQueue) -> None:
         """Empty the queue, and see that all that went in came out, once, and nothing else did."""
+        account = await self.account(queue)
+        assert not any(account), account
+
+    async def account(self, queue: KVStoreQueue) -> Account:
+        """Empty the queue, and compare what came out with what went in."""
         await settled(queue)
         await accounted(queue)
         done = Counter(await results(queue))
-        assert self.completed <= set(done) <= self.completed | self.perhaps_completed
+        may_be_done = self.completed | self.perhaps_completed
         dead = Counter(letter.id for letter in await letters(queue))
         left = Counter(await drain(queue))
         found = done + dead + left + Counter(self.cancelled)
-        assert max(found.values(), default=1) == 1, [name for name in found if found[name] > 1]
-        assert not self.sent - set(found), "lost"
-        assert not set(found) - self.sent - self.perhaps_sent, "appeared"
         stats = await accounted(queue)
-        assert stats.ready == stats.delayed == stats.leased == 0, stats
+        return Account(
+            lost=frozenset(self.sent - set(found)),
+            twice=frozenset(name for name in found if found[name] > 1),
+            appeared=frozenset(set(found) - self.sent - self.perhaps_sent),
+            not_as_told=frozenset((self.completed - set(done)) | (set(done) - may_be_done)),
+            stuck=stats.ready + stats.delayed + stats.leased,
+        )
 
 
 async def results(queue: KVStoreQueue) -> list[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from data_fetcher_core.core import DeadLetter, QueueStats
 from data_fetcher_core.errors import LeaseLost
 from data_fetcher_core.kv_store.base import Transaction
+from data_fetcher_core.kv_store.redis import RedisStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from data_fetcher_core.testing import ManualClock
@@ -176,9 +177,49 @@ async def cancelled_after(steps: int, work: Coroutine[Any, Any, Any]) -> bool:
     return task.cancelled()
 
 
+class CancelAt:
+    """Awaits ``work``, and cancels the task at the n-th suspension; ``reached`` says if it came."""
+
+    def __init__(self, work: Awaitable[Any], nth: int) -> None:
+        self._work = work
+        self._left = nth
+        self.reached = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        error: BaseException | None = None
+        while True:
+            try:
+                waited_for = next(steps) if error is None else steps.throw(error)
+            except StopIteration as end:
+                return end.value
+            self._count_down()
+            try:
+                yield waited_for
+                error = None
+            except BaseException as thrown:  # noqa: BLE001 - handed on to the work
+                error = thrown
+
+    def _count_down(self) -> None:
+        self._left -= 1
+        task = asyncio.current_task()
+        if self._left == 0 and task is not None:
+            self.reached = True
+            task.cancel()
+
+
 def foreign_tasks(known: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     """Tasks that run now and did not run before."""
     return {task for task in asyncio.all_tasks() if not task.done()} - known
+
+
+# --- looking inside a store of Redis -------------------------------------------------------------
+
+
+def in_use(store: RedisStore) -> int:
+    """Connections that are lent to somebody now."""
+    server: Any = store._sessions.server()
+    return len(server._pool._busy)
 
 
 # --- looking inside a transactional store ------------------------------------------------------

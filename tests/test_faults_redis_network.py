@@ -11,6 +11,7 @@ import pytest
 
 from data_fetcher_core.core import Entry
 from data_fetcher_core.errors import ConfigurationError, DataFetcherError, LeaseLost
+from tests.evidence import Evidence
 from tests.fault_support import VERBS, Act, Ledger, bounded, open_run
 from tests.harness import background, eventually, letters, settled
 from tests.redis_proxy import (
@@ -35,6 +36,7 @@ SLACK = 3
 
 
 CORE = ("enqueue", "lease", "complete with all", "release", "sweep")
+LOST = {"requests": ("F10", drop_request), "replies": ("F9", drop_reply)}
 _run_numbers = itertools.count()
 
 
@@ -55,18 +57,32 @@ async def _perform(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_lost_request_or_reply_is_not_noticed(redis_proxy: RedisProxy, verb: str) -> None:
+@pytest.mark.parametrize("lost", LOST)
+async def test_a_lost_request_or_reply_is_not_noticed(
+    redis_proxy: RedisProxy, shows: Evidence, verb: str, lost: str
+) -> None:
+    fault, action = LOST[lost]
     expected, scripts = await _perform(verb, redis_proxy)
-    actions = [drop_request, drop_reply, *([cut_reply(3)] if verb in CORE else [])]
-    for nth, action in itertools.product(range(1, scripts + 1), actions):
+    wrong = []
+    for nth in range(1, scripts + 1):
         found, _ = await _perform(verb, redis_proxy, (action, nth))
-        assert found == expected, (nth, action)
+        wrong += [] if found == expected else [nth]
+    shows(fault, f"{lost} lost, of each verb", scripts, at_least=1)
+    shows(fault, "verbs that did not take effect once", len(wrong), exactly=0)
+
+
+@pytest.mark.parametrize("verb", CORE)
+async def test_a_reply_that_is_reset_is_not_noticed(redis_proxy: RedisProxy, verb: str) -> None:
+    expected, scripts = await _perform(verb, redis_proxy)
+    for nth in range(1, scripts + 1):
+        found, _ = await _perform(verb, redis_proxy, (cut_reply(3), nth))
+        assert found == expected, nth
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", CORE)
 async def test_a_reply_that_is_cut_after_any_byte_is_not_noticed(
-    redis_proxy: RedisProxy, verb: str
+    redis_proxy: RedisProxy, shows: Evidence, verb: str
 ) -> None:
     sizes: list[int] = []
 
@@ -77,9 +93,12 @@ async def test_a_reply_that_is_cut_after_any_byte_is_not_noticed(
         await exchange.send(reply)
 
     expected, _ = await _perform(verb, redis_proxy, (measure, 1))
-    for size in range(sizes[0] + 1):
+    cuts, wrong = range(sizes[0] + 1), []
+    for size in cuts:
         found, _ = await _perform(verb, redis_proxy, (cut_reply(size), 1))
-        assert found == expected, size
+        wrong += [] if found == expected else [size]
+    shows("F16", "places in a reply at which it was reset", len(cuts), at_least=sizes[0] + 1)
+    shows("F16", "verbs that did not take effect once", len(wrong), exactly=0)
 
 
 # --- a message that arrives long after it was given up -------------------------------------------

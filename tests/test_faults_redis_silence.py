@@ -17,6 +17,7 @@ from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.lease import LeaseState
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import StartRedis
+from tests.evidence import Evidence
 from tests.fault_support import VERBS, Act, Ledger, bounded, open_run
 from tests.harness import accounted, beat_twice, letters, places, settled, silence
 from tests.redis_proxy import Exchange, RedisProxy
@@ -146,7 +147,7 @@ class Caller:
 
 @pytest.mark.parametrize("times", [300, pytest.param(3_000, marks=pytest.mark.slow)])
 async def test_cancelled_calls_mix_up_nothing_and_leave_nothing_open(
-    redis_proxy: RedisProxy, redis_server: RedisServer, times: int
+    redis_proxy: RedisProxy, redis_server: RedisServer, shows: Evidence, times: int
 ) -> None:
     dice, ledger = random.Random(times), Ledger()
 
@@ -173,8 +174,11 @@ async def test_cancelled_calls_mix_up_nothing_and_leave_nothing_open(
         await until(lambda: redis_server.connected_clients() <= clients + 2)
         # Each has two ends of its own here, for the proxy is in this process.
         await until(lambda: open_files() <= files + 3 * 2)
-        assert "leased" not in await places(queue)
-        await ledger.balance(queue)
+        shows(
+            "F12", "calls of a queue cancelled", sum(c.cancelled for c in callers), at_least=times
+        )
+        shows("F12", "leased by nobody", (await places(queue)).get("leased", 0), exactly=0)
+        (await ledger.account(queue)).show(shows, "F12")
 
 
 # --- a network that swallows everything ----------------------------------------------------------
@@ -194,7 +198,7 @@ async def _seconds(call: Awaitable[Any]) -> float:
 
 @pytest.mark.parametrize("direction", ["requests", "replies"])
 async def test_every_verb_ends_in_time_and_works_again_afterwards(
-    redis_proxy: RedisProxy, direction: str
+    redis_proxy: RedisProxy, shows: Evidence, direction: str
 ) -> None:
     ledger = Ledger()
     async with open_run(redis_proxy.url, op_timeout=OP_TIMEOUT) as queue:
@@ -220,11 +224,11 @@ async def test_every_verb_ends_in_time_and_works_again_afterwards(
             letters(queue),
         ]
         seconds = await asyncio.gather(*map(_seconds, calls))
-        assert max(seconds) <= IN_TIME, seconds
+        shows("F14", "the slowest verb, of 1 s", max(seconds), at_most=IN_TIME, unit="s")
         redis_proxy.unblock()
         start = time.monotonic()
         await ledger.enqueue(queue, ["afterwards"])
-        assert time.monotonic() - start <= IN_TIME
+        shows("F14", "works again after", time.monotonic() - start, at_most=IN_TIME, unit="s")
         await beat_twice(queue)
         await ledger.complete(held[2])
         for lease in held[:2]:
@@ -253,7 +257,7 @@ async def _after(pause: float, call: Callable[[], Awaitable[Any]]) -> Any:
     return await call()
 
 
-async def test_the_heart_tells_of_the_silence(redis_proxy: RedisProxy) -> None:
+async def test_the_heart_tells_of_the_silence(redis_proxy: RedisProxy, shows: Evidence) -> None:
     told: list[Event] = []
     lease_ttl = 3.0
     async with open_run(
@@ -264,7 +268,15 @@ async def test_the_heart_tells_of_the_silence(redis_proxy: RedisProxy) -> None:
         redis_proxy.block()
         start = time.monotonic()
         await until(lambda: any(isinstance(event, HeartbeatMissed) for event in told))
-        assert time.monotonic() - start <= lease_ttl / 2 * SLACK
+        noticed = time.monotonic() - start
+        half = lease_ttl / 2
+        shows(
+            "F14",
+            "the heart tells after, of a lease of 3 s",
+            noticed,
+            at_most=half * SLACK,
+            unit="s",
+        )
         redis_proxy.unblock()
         await lease.complete()
         assert (await queue.stats()).completed == 1
@@ -297,7 +309,7 @@ async def test_after_the_silence_only_what_is_still_ours_is_handed_out(
 
 
 async def test_a_server_that_stood_still_goes_on_as_if_nothing_had_been(
-    start_redis: StartRedis,
+    start_redis: StartRedis, shows: Evidence
 ) -> None:
     """What was given up lies in its sockets, and is done when it wakes: late, and once."""
     server, ledger = start_redis(), Ledger()
@@ -314,7 +326,7 @@ async def test_a_server_that_stood_still_goes_on_as_if_nothing_had_been(
             seconds = await asyncio.gather(*map(_seconds, calls))
         finally:
             server.thaw()
-        assert max(seconds) <= IN_TIME
+        shows("F14", "the slowest verb, of 1 s", max(seconds), at_most=IN_TIME, unit="s")
         await ledger.enqueue(queue, ["afterwards"])
         await beat_twice(queue)
         with suppress(LeaseLost):

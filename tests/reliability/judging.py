@@ -48,9 +48,14 @@ def lines(figures: Iterable[Seen]) -> list[Line]:
         kind = seen.figure.what, seen.figure.bound.partition(" ")[0], seen.figure.unit
         kinds.setdefault(kind, []).append(seen)
     return [
-        Line(min((seen.figure for seen in all_of), key=_room), sum(seen.times for seen in all_of))
+        Line(min((seen.figure for seen in all_of), key=_rank), sum(seen.times for seen in all_of))
         for all_of in kinds.values()
     ]
+
+
+def _rank(figure: Figure) -> tuple[float, float]:
+    """The nearest to its bound first; of those, the largest."""
+    return _room(figure), -(_number(figure.value) or 0.0)
 
 
 def _room(figure: Figure) -> float:
