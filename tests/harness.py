@@ -193,10 +193,12 @@ class CancelAt:
                 waited_for = next(steps) if error is None else steps.throw(error)
             except StopIteration as end:
                 return end.value
+            finally:
+                # Its traceback would keep alive all that the work held.
+                error = None
             self._count_down()
             try:
                 yield waited_for
-                error = None
             except BaseException as thrown:  # noqa: BLE001 - handed on to the work
                 error = thrown
 
