@@ -147,9 +147,14 @@ class KVStoreQueue:
         :meth:`lease` is what survives a crash.
         """
         leases = await self.lease(max_items)
-        outcomes = await asyncio.gather(
-            *(lease.complete() for lease in leases), return_exceptions=True
-        )
+        completing = asyncio.gather(*(lease.complete() for lease in leases), return_exceptions=True)
+        try:
+            outcomes = await completing
+        except asyncio.CancelledError:
+            # What was not sent yet is nobody's; a traceback keeps it alive, and so leased.
+            if self._session is not None:
+                self._session.client.return_leases(leases)
+            raise
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
                 raise outcome
