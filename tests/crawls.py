@@ -334,15 +334,23 @@ def check_asks(crawl: Crawl) -> None:
         if path != ROBOTS:
             assert set(numbers[:-1]) <= killed, (path, numbers, killed)
     extra = sum(len(numbers) - 1 for path, numbers in askers.items() if path != ROBOTS)
-    most = sum(len(kill.killed) for kill in crawl.kills) * crawl.concurrency
+    most = most_again(crawl)
     assert extra <= most, f"{extra} pages were asked for again, {most} is the most"
 
 
-def check_settled_before(crawl: Crawl) -> None:
-    """What was finished when all were killed was never asked for by those who came later."""
-    for kill in crawl.kills:
-        later = {ask.path for ask in crawl.site.asks if ask.process > kill.started}
-        assert not later & (kill.settled or set()), "a finished page was asked for again"
+def most_again(crawl: Crawl) -> int:
+    """As many pages as can have been in flight when their process was killed."""
+    return sum(len(kill.killed) for kill in crawl.kills) * crawl.concurrency
+
+
+def finished_again(crawl: Crawl) -> set[str]:
+    """What was finished when all were killed, and was asked for by one who came later."""
+    return {
+        ask.path
+        for kill in crawl.kills
+        for ask in crawl.site.asks
+        if ask.process > kill.started and ask.path in (kill.settled or ())
+    }
 
 
 def check_robots(crawl: Crawl) -> None:
@@ -357,7 +365,7 @@ async def check(crawl: Crawl) -> None:
     """The whole account: lost 0, finished pages fetched again 0, index and frontier as ever."""
     check_output(crawl.site, crawl.out)
     check_asks(crawl)
-    check_settled_before(crawl)
+    assert not finished_again(crawl), "a finished page was asked for again"
     check_robots(crawl)
     stats = await crawl.stats()
     assert stats.unaccounted == 0, stats

@@ -24,6 +24,7 @@ from tests.crawls import (
     looked_after,
     nursery,
 )
+from tests.evidence import Evidence
 from tests.fetch_process import Note, Orders, read_notes
 from tests.fetching import Loader, page, plan_of, url
 from tests.harness import accounted
@@ -72,7 +73,7 @@ class DeadlyRun(Crawl):
 
 @shared_stores
 async def test_a_page_that_kills_its_process_is_buried_and_no_other_with_it(
-    store_url: str, tmp_path: Path, nursery: Nursery
+    store_url: str, tmp_path: Path, nursery: Nursery, shows: Evidence
 ) -> None:
     async with (
         NotedSite(60) as site,
@@ -82,9 +83,11 @@ async def test_a_page_that_kills_its_process_is_buried_and_no_other_with_it(
         assert codes == [9, 9, 9, 9, 9, 3]
         listing = run.command("dead", "list", RUN, "--json")
         assert await listing.ended() == 0
-        (letter,) = json.loads(listing.said())["letters"]
-        assert letter["url"] == f"{site.url}{run.deadly}"
-        assert (letter["reason"], letter["deaths"]) == ("poisoned", 5)
+        buried = json.loads(listing.said())["letters"]
+        (letter,) = [one for one in buried if one["url"] == f"{site.url}{run.deadly}"]
+        assert letter["reason"] == "poisoned"
+        shows("F32", "deaths until it is buried", letter["deaths"], exactly=5)
+        shows("F32", "neighbours buried with it", len(buried) - 1, exactly=0)
         lines = Counter(line["url"] for line in index_of(run.out))
         assert lines == dict.fromkeys(site.urls() - {letter["url"]}, 1)
         assert site.counts[run.deadly] == 5
@@ -98,7 +101,7 @@ LEASE_TTL = 0.6
 
 @shared_stores
 async def test_a_loader_that_blocks_the_loop_loses_nothing(
-    store_url: str, tmp_path: Path, nursery: Nursery
+    store_url: str, tmp_path: Path, nursery: Nursery, shows: Evidence
 ) -> None:
     """Another process takes over what the silent one held; each is delivered twice at most."""
     ledger, urls = tmp_path / "ledger", [url(n) for n in range(60)]
@@ -115,12 +118,14 @@ async def test_a_loader_that_blocks_the_loop_loses_nothing(
     # What it held: a request for each of its workers, begun or on its way to them.
     twice = {name for name, times in begun.items() if times > 1}
     assert urls[20] in twice
-    assert len(twice) <= blocking.concurrency
-    assert max(begun.values()) == 2
+    shows("F25", "requests delivered again", len(twice), at_most=blocking.concurrency)
+    shows("F25", "extra deliveries of a request", max(begun.values()) - 1, at_most=1)
     # It was told, by the one who lost them and by the one who took them.
-    assert {"LeasesLost"} <= {note.event for note in notes if note.pid == first.pid}
-    assert {"ConsumerReaped"} <= {note.event for note in notes if note.pid == second.pid}
+    heard = {"LeasesLost": first.pid, "ConsumerReaped": second.pid}
+    told = sum((event, pid) in {note[:2] for note in notes} for event, pid in heard.items())
+    shows("F25", "sides that were told", told, exactly=2)
     await _check_done(notes, urls)
+    shows("F25", "lost", len(set(urls) - _done(notes).keys()), exactly=0)
 
 
 @shared_stores
@@ -149,8 +154,11 @@ def _fetch(nursery: Nursery, orders: Orders, output: Path) -> Program:
 
 async def _check_done(notes: list[Note], urls: list[str]) -> None:
     """Everything was settled by one, and once."""
-    done = Counter(note.subject for note in notes if note.event == "Fetched")
-    assert done == dict.fromkeys(urls, 1)
+    assert _done(notes) == dict.fromkeys(urls, 1)
+
+
+def _done(notes: list[Note]) -> Counter[str]:
+    return Counter(note.subject for note in notes if note.event == "Fetched")
 
 
 # --- no files left -------------------------------------------------------------------------------

@@ -14,13 +14,16 @@ from tests.crawls import (
     Instant,
     NotedSite,
     check,
+    finished_again,
     instants,
     kill_again_and_again,
     kill_one_after_another,
     looked_after,
+    most_again,
     nursery,
     told,
 )
+from tests.evidence import Evidence
 from tests.programs import Nursery, Start, start_command
 
 __all__ = ["nursery"]
@@ -49,20 +52,20 @@ async def test_a_crawl_that_is_left_alone(store: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_killed_and_typed_again(
-    store: str, tmp_path: Path, nursery: Nursery, processes: int
+    store: str, tmp_path: Path, nursery: Nursery, shows: Evidence, processes: int
 ) -> None:
-    await _kill_all(Trial(store, tmp_path, nursery.start, seed=7), processes)
+    await _kill_all(Trial(store, tmp_path, nursery.start, seed=7), processes, shows)
 
 
 async def test_one_of_three_is_killed_and_replaced(
-    store: str, tmp_path: Path, nursery: Nursery
+    store: str, tmp_path: Path, nursery: Nursery, shows: Evidence
 ) -> None:
-    await _kill_one(Trial(store, tmp_path, nursery.start, seed=11))
+    await _kill_one(Trial(store, tmp_path, nursery.start, seed=11), shows)
 
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(40, marks=pytest.mark.slow)])
 async def test_killed_while_it_ends(
-    store: str, tmp_path: Path, nursery: Nursery, rounds: int
+    store: str, tmp_path: Path, nursery: Nursery, shows: Evidence, rounds: int
 ) -> None:
     """When the last pages are settled and the index is written."""
     with told(17 if rounds == 4 else random.randrange(2**32)) as dice:
@@ -76,34 +79,49 @@ async def test_killed_while_it_ends(
                 crawl.run_id = f"run{number}"
                 await kill_again_and_again(crawl, [Instant(12, dice.uniform(0, 0.06), look=True)])
                 await crawl.finished()
+                await _show(crawl, shows)
                 await check(crawl)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 3])
-async def test_killed_at_twenty_instants(store: str, tmp_path: Path, processes: int) -> None:
+async def test_killed_at_twenty_instants(
+    store: str, tmp_path: Path, shows: Evidence, processes: int
+) -> None:
     """Every process is started as a user would."""
     trial = Trial(store, tmp_path, start_command, seed=23, pages=400, kills=20, startup=1.2)
-    await _kill_all(trial, processes)
+    await _kill_all(trial, processes, shows)
 
 
 @pytest.mark.slow
-async def test_one_of_three_is_killed_twenty_times(store: str, tmp_path: Path) -> None:
+async def test_one_of_three_is_killed_twenty_times(
+    store: str, tmp_path: Path, shows: Evidence
+) -> None:
     trial = Trial(store, tmp_path, start_command, seed=29, pages=400, kills=20, startup=1.2)
-    await _kill_one(trial)
+    await _kill_one(trial, shows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["one process", "three processes", "one of three"])
 async def test_killed_at_instants_that_nobody_chose(
-    store: str, tmp_path: Path, nursery: Nursery, how: str
+    store: str, tmp_path: Path, nursery: Nursery, shows: Evidence, how: str
 ) -> None:
     seed = int(os.environ.get("CRAWL_SEED", random.randrange(2**32)))
     trial = Trial(store, tmp_path, nursery.start, seed, pages=400, kills=20)
     if how == "one of three":
-        await _kill_one(trial)
+        await _kill_one(trial, shows)
     else:
-        await _kill_all(trial, 1 if how == "one process" else 3)
+        await _kill_all(trial, 1 if how == "one process" else 3, shows)
+
+
+async def _show(crawl: Crawl, shows: Evidence) -> None:
+    """Against a crawl that was left alone: as many asked for, accepted and finished."""
+    site, stats = crawl.site, await crawl.stats()
+    again = sum(site.page_counts().values()) - site.pages
+    shows("F68", "pages lost", len(set(site.paths()) - set(site.page_counts())), exactly=0)
+    shows("F68", "pages asked for again", again, at_most=most_again(crawl))
+    shows("F68", "finished pages asked for again", len(finished_again(crawl)), exactly=0)
+    shows("F68", "frontier larger or smaller", abs(stats.keyed - site.pages - 1), exactly=0)
 
 
 @dataclass(frozen=True)
@@ -125,7 +143,7 @@ class Trial:
         return Crawl(site, self.store, self.folder, self.start, processes=processes)
 
 
-async def _kill_all(trial: Trial, processes: int) -> None:
+async def _kill_all(trial: Trial, processes: int, shows: Evidence) -> None:
     async with (
         NotedSite(trial.pages) as site,
         looked_after(trial.crawl(site, processes)) as crawl,
@@ -133,12 +151,13 @@ async def _kill_all(trial: Trial, processes: int) -> None:
         with told(trial.seed) as dice:
             await kill_again_and_again(crawl, trial.instants(dice))
             await crawl.finished()
+            await _show(crawl, shows)
             await check(crawl)
         # The last may come too late: then the crawl has ended.
-        assert len(crawl.kills) >= trial.kills - 1
+        shows("F68", "kills", len(crawl.kills), at_least=trial.kills - 1)
 
 
-async def _kill_one(trial: Trial) -> None:
+async def _kill_one(trial: Trial, shows: Evidence) -> None:
     async with (
         NotedSite(trial.pages, delay=0.03) as site,
         looked_after(trial.crawl(site, 3)) as crawl,
@@ -146,5 +165,6 @@ async def _kill_one(trial: Trial) -> None:
         with told(trial.seed) as dice:
             await kill_one_after_another(crawl, trial.instants(dice), dice)
             await crawl.finished()
+            await _show(crawl, shows)
             await check(crawl)
-        assert len(crawl.kills) >= trial.kills - 1
+        shows("F68", "kills", len(crawl.kills), at_least=trial.kills - 1)

@@ -19,6 +19,7 @@ from data_fetcher_core.core import Entry
 from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.queue import KVStoreQueue
 from tests.conftest import StartRedis
+from tests.evidence import Evidence
 from tests.fault_support import bounded, open_run, results
 from tests.harness import accounted, eventually, letters
 from tests.servers import RedisServer
@@ -46,7 +47,9 @@ def ledger(tmp_path: Path) -> Path:
 # --- one worker ----------------------------------------------------------------------------------
 
 
-async def test_what_a_killed_worker_held_is_taken_up_at_once(url: str, ledger: Path) -> None:
+async def test_what_a_killed_worker_held_is_taken_up_at_once(
+    url: str, ledger: Path, shows: Evidence
+) -> None:
     """On the same host nobody waits for the heart of a process that is gone."""
     orders = Orders(url, str(ledger), workers=3, waits_for_word=True)
     async with open_run(url) as queue:
@@ -58,7 +61,8 @@ async def test_what_a_killed_worker_held_is_taken_up_at_once(url: str, ledger: P
             worker.kill()
             killed = time.monotonic()
             await eventually(lambda: _are_ready(queue, 3))
-            assert time.monotonic() - killed < 1.0 * SLACK
+            taken_up = time.monotonic() - killed
+            shows("F1", "taken up on the same host after", taken_up, at_most=1.0 * SLACK, unit="s")
         leases = await queue.lease(3)
         assert [lease.deaths for lease in leases] == [1, 1, 1]
         for lease in leases:
@@ -93,7 +97,7 @@ async def test_the_same_command_again_goes_on_at_once(url: str, ledger: Path) ->
 
 
 async def test_a_worker_that_was_stopped_for_too_long_changes_nothing(
-    url: str, ledger: Path
+    url: str, ledger: Path, shows: Evidence
 ) -> None:
     lease_ttl = 1.0
     orders = Orders(
@@ -106,17 +110,21 @@ async def test_a_worker_that_was_stopped_for_too_long_changes_nothing(
             await _stop_outside_a_step(worker, queue)
             stopped = time.monotonic()
             await eventually(lambda: _are_ready(queue, 1))
-            assert time.monotonic() - stopped < 1.5 * lease_ttl * SLACK
+            taken = (time.monotonic() - stopped) / lease_ttl
+            shows("F24", "leases until another has it", taken, at_most=1.5 * SLACK)
             (lease,) = await queue.lease()
             assert lease.deaths == 1
             await lease.complete(result="the other's")
+            await asyncio.sleep(stopped + 2 * lease_ttl - time.monotonic())
             os.kill(worker.pid, signal.SIGCONT)
             worker.tell()
             assert await asyncio.to_thread(worker.process.wait, 20) == 0
         stats = await accounted(queue)
-        assert (stats.completed, stats.enqueued) == (1, 1)
+        shows("F24", "completions", stats.completed, exactly=1)
+        shows("F24", "requests that the zombie added", stats.enqueued - 1, exactly=0)
         assert await results(queue) == ["the other's"]
-    assert [note.event for note in read_notes(ledger)] == ["begun", "lost"]
+    refused = [note.event for note in read_notes(ledger)] == ["begun", "lost"]
+    shows("F24", "settlements of the zombie refused", int(refused), exactly=1)
 
 
 async def _stop_outside_a_step(worker: WorkerProcess, queue: KVStoreQueue) -> None:
@@ -212,16 +220,21 @@ def _never_ended(notes: list[Note]) -> Counter[Note]:
 
 
 @pytest.mark.slow
-async def test_two_processes_that_are_killed_on_one_file(tmp_path: Path, ledger: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'run.db'}"
+async def test_two_processes_that_are_killed_on_one_store(
+    url: str, ledger: Path, shows: Evidence
+) -> None:
     options: dict[str, Any] = {"max_deaths": 50}
     orders = Orders(url, str(ledger), workers=5, options=options)
     async with open_run(url, **options) as queue:
         await queue.enqueue([Entry(1, lane=f"lane{n % 3}") for n in range(400)])
         async with _crew(orders, 2) as crew:
             await crew.run([crew.kill_one] * 5, 800)
-            await _check(queue, crew, read_notes(ledger), 800)
-        assert len(crew.killed) == 5
+            notes = read_notes(ledger)
+            await _check(queue, crew, notes, 800)
+        begun, kills = sum(note.event == "begun" for note in notes), len(crew.killed)
+        shows("F1", "workers killed", kills, exactly=5)
+        shows("F1", "lost of 800", 800 - len(set(await results(queue))), exactly=0)
+        shows("F1", "begun again", begun - 800, at_most=kills * orders.workers)
 
 
 @pytest.mark.slow
