@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import StartRedis
 from tests.crawls import RUN, Crawl, NotedSite, check, check_output, looked_after, nursery, told
+from tests.evidence import Evidence
 from tests.programs import Nursery
 from tests.redis_proxy import RedisProxy, delay
 from tests.servers import RedisServer
@@ -139,11 +140,14 @@ def _restart_empty(server: RedisServer) -> None:
 
 @pytest.mark.parametrize("flaps", [4, pytest.param(40, marks=pytest.mark.slow)])
 async def test_a_connection_that_comes_and_goes(
-    redis_proxy: RedisProxy, site: NotedSite, tmp_path: Path, nursery: Nursery, flaps: int
+    redis_proxy: RedisProxy, tmp_path: Path, nursery: Nursery, shows: Evidence, flaps: int
 ) -> None:
     """Up for 300 ms, down for 200 ms; a page that is held back keeps the crawl from ending."""
-    site.held.add(site.paths()[-1])
-    async with looked_after(Crawl(site, redis_proxy.url, tmp_path, nursery.start)) as crawl:
+    async with (
+        NotedSite(PAGES, delay=SLOWLY) as site,
+        looked_after(Crawl(site, redis_proxy.url, tmp_path, nursery.start)) as crawl,
+    ):
+        site.held.add(site.paths()[-1])
         await crawl.begin_all()
         for _ in range(flaps):
             await asyncio.sleep(0.3)
@@ -152,6 +156,10 @@ async def test_a_connection_that_comes_and_goes(
             await redis_proxy.up()
         site.release.set()
         await crawl.finished()
+        lost = set(site.paths()) - set(site.page_counts())
+        shows("F17", "outages of a crawl's network", flaps, at_least=4)
+        shows("F17", "pages lost", len(lost), exactly=0)
+        shows("F17", "pages asked for again", sum(site.page_counts().values()) - PAGES, exactly=0)
         await check(crawl)
 
 

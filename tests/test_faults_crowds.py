@@ -20,6 +20,7 @@ BATCH = 1_000
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store_kind", ["memory", "redis"], indirect=True)
 async def test_ten_thousand_lanes_and_one_that_is_far_too_full(
     make_queue: MakeQueue, shows: Evidence
 ) -> None:

@@ -120,11 +120,10 @@ async def _consume(queue: KVStoreQueue, ledger: Ledger, done: list[str]) -> None
         done.append(lease.item)
 
 
-@pytest.mark.parametrize("flaps", [6, pytest.param(40, marks=pytest.mark.slow)])
 async def test_a_network_that_comes_and_goes_keeps_the_order(
-    redis_proxy: RedisProxy, shows: Evidence, flaps: int
+    redis_proxy: RedisProxy, shows: Evidence
 ) -> None:
-    ledger, done = Ledger(), list[str]()
+    ledger, done, flaps = Ledger(), list[str](), 6
     async with open_run(redis_proxy.url) as producer, open_run(redis_proxy.url) as consumer:
         async with background(_consume(consumer, ledger, done)):
             async with background(_flap(redis_proxy, flaps)) as flapping:

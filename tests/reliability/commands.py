@@ -64,6 +64,13 @@ COMMANDS = {
             "tests.chaos",
             ("--tier", "scale", "--store", "both"),
         ),
+        Command(
+            "WAL race",
+            "long",
+            30 * _MINUTES,
+            "tests.power",
+            ("--wal-race", "--minutes", "10"),
+        ),
         Command("mutations", "long", 90 * _MINUTES, "tests.mutations"),
     )
 }

@@ -262,6 +262,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "SQLite's WAL-reset race",
             "two processes write and checkpoint on a version before 3.51.3",
             "one writer at a time; the file stays sound",
+            ("WAL race",),
         ),
         Fault(
             "F48",

@@ -33,6 +33,10 @@ accepted is completed, dead or still queued; lost 0; nothing appears that nobody
 done twice has a cause that was noted. Of figures that many cases have taken, the one nearest to its
 bound is shown. Every single one is in [figures.json](reliability/figures.json)."""
 
+_KEPT_BY_HAND = """\
+Kept by hand: [defects](reliability/defects.md) and [what is not
+promised](reliability/not_promised.md). All else is made by the command."""
+
 
 def markdown(kept: Kept, folder: Path) -> str:
     """``folder`` holds the parts that are kept by hand."""
@@ -44,9 +48,11 @@ def markdown(kept: Kept, folder: Path) -> str:
         "## Defects it found",
         _by_hand(folder / "defects.md"),
         "## What is not promised",
+        "The promises and what they rest on: [guarantees](guarantees.md).",
         _by_hand(folder / "not_promised.md"),
         "## Measured",
         "\n".join(_measured(kept)) or "Nothing yet.",
+        _KEPT_BY_HAND,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
