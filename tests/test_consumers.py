@@ -8,7 +8,7 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from tests.conftest import MakeQueue, OpenStore
 from tests.harness import (
     accounted,
     as_time_passes,
+    background,
     beat_twice,
     client_of,
     crash,
@@ -223,6 +224,42 @@ async def test_a_step_of_the_stores_clock_reaps_nobody(
         await other.sweep()
         assert await other.lease() == []
     await lease.complete()
+
+
+@pytest.mark.parametrize("gives_up", [False, True], ids=["asks on", "gives up"])
+async def test_a_store_that_was_away_reaps_nobody(
+    make_queue: MakeQueue, open_store: OpenStore, clock: ManualClock, gives_up: bool
+) -> None:
+    """While it was away nobody's heart could be heard: that is no silence."""
+    stores = [make_faulty(open_store()) for _ in range(2)]
+    queue, other = (make_queue(store=store) for store in stores)
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    await other.sweep()
+    await impatient(other, 0.1 if gives_up else 30.0)
+    for store, call in itertools.product(stores, range(1, 100)):
+        store.faults.plan(Fault.BEFORE, store.verb, call)
+    async with background(is_away(other.sweep())) as sweeping:
+        await spin()
+        clock.advance(31.0)
+        await spin()
+        if gives_up:
+            assert await sweeping
+        stores[1].faults.heal()
+        await sweeping
+    await other.sweep()
+    assert await other.lease() == []
+    stores[0].faults.heal()
+    await lease.complete()
+    assert (await accounted(other)).completed == 1
+
+
+async def is_away(asking: Awaitable[Any]) -> bool:
+    try:
+        await asking
+    except StoreUnavailable:
+        return True
+    return False
 
 
 async def test_a_beat_at_the_last_moment_saves(make_queue: MakeQueue) -> None:
@@ -474,6 +511,11 @@ def test_a_watchlist_counts_from_the_last_change() -> None:
     assert watchlist.silent({b"a": 2, b"c": 1}, 18.9, 10.0) == []
     assert watchlist.silent({b"a": 2, b"c": 1}, 19.0, 10.0) == [b"a"]
     assert watchlist.silent({b"b": 1}, 99.0, 10.0) == [], "one that left and came back is new"
+    watchlist.excuse(2.0)
+    assert watchlist.silent({b"b": 1}, 110.9, 10.0) == []
+    assert watchlist.silent({b"b": 1}, 111.0, 10.0) == [b"b"]
+    watchlist.forget()
+    assert watchlist.silent({b"b": 1}, 112.0, 10.0) == []
 
 
 @between_processes

@@ -104,6 +104,14 @@ class Watchlist:
         }
         return [name for name, (_, since) in self._since.items() if now - since >= lease_ttl]
 
+    def excuse(self, duration: float) -> None:
+        """Nobody could have been heard for so long."""
+        self._since = {name: (beat, at + duration) for name, (beat, at) in self._since.items()}
+
+    def forget(self) -> None:
+        """Begin anew: every silence is counted from the next look on."""
+        self._since = {}
+
 
 def _read(path: Path) -> str:
     try:

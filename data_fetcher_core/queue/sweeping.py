@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from data_fetcher_core.errors import StoreError
+from data_fetcher_core.errors import StoreError, StoreUnavailable
 from data_fetcher_core.events import (
     ConsumerReaped,
     HeartbeatMissed,
@@ -62,13 +62,23 @@ class Heart:
 
     async def beat(self) -> None:
         """Say that we live; take up what the dead held; drop what nobody here holds."""
-        asked_at = self._client.clock.monotonic()
-        beat = await self._ask_beat()
-        self._client.has_heard(asked_at)
+        beat = await self._hear()
         self._stored = beat.held
         await self.take_up(self._dead(beat.consumers), beat.consumers)
         await self._compare(beat)
         await self._purge_old()
+
+    async def _hear(self) -> Beat:
+        """What the store says. While it did not answer, nobody could be heard: no silence."""
+        client, asked_at = self._client, self._client.clock.monotonic()
+        try:
+            beat = await self._ask_beat()
+        except StoreUnavailable:
+            self._watchlist.forget()
+            raise
+        self._watchlist.excuse(client.clock.monotonic() - asked_at)
+        client.has_heard(asked_at)
+        return beat
 
     async def _ask_beat(self) -> Beat:
         client = self._client
