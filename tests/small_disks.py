@@ -24,9 +24,8 @@ class SmallDisk:
 
     def __init__(self, place: Path, keeper: int, enter: Sequence[str]) -> None:
         self.place = place
-        self.start: Start = partial(
-            start_command, wrap=("nsenter", "--mount", *enter, "--target", str(keeper))
-        )
+        self.wrap = ("nsenter", "--mount", *enter, "--target", str(keeper))
+        self.start: Start = partial(start_command, wrap=self.wrap)
         self._root = Path(f"/proc/{keeper}/root")
 
     def seen(self, path: Path) -> Path:

@@ -1,0 +1,138 @@
+"""The command line: ``python -m tests.chaos``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.conducting import Outcome, conduct
+from tests.chaos.figures import Figures
+from tests.chaos.tiers import LONG, SHORT, Tier
+from tests.evidence import Evidence
+
+HELD, BROKEN, BAD_USAGE = 0, 1, 2
+_TIERS = {"short": SHORT, "long": LONG}
+_EPILOG = """\
+tiers:
+  short   5,000 requests in half a minute, 4 processes of 25 workers; at least 10 workers and 3
+          servers are killed, 1,000 calls cancelled; the store is full for a while
+  long    200,000 requests in 30 minutes, 20 processes of 10 workers, 5 producers; a worker killed
+          every 2 s, the server every 15 s, everything every 60 s; 5 minutes of flapping, 5 % of
+          the replies lost, 1 % of the requests poison
+  scale   1,000,000 queued; 1,000 workers in one process, then 20 processes and a kill a second
+
+exit codes:
+  0  everything held
+  1  a promise was broken; what and how is on the screen, and --keep keeps the ledgers
+  2  bad usage
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    seed = random.randrange(2**32) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    teller = Teller()
+    for store in ("redis", "sqlite") if options.store == "both" else (options.store,):
+        _run(options, store, seed, teller)
+    if options.json is not None:
+        teller.evidence.save(options.json)
+    print("HELD" if not teller.broken else f"BROKEN: {len(teller.broken)}; again: --seed {seed}")
+    return BROKEN if teller.broken else HELD
+
+
+class Teller:
+    """Prints each figure, and remembers those that broke their bounds."""
+
+    def __init__(self) -> None:
+        self.evidence = Evidence()
+        self.broken: list[str] = []
+
+    def show(self, fault: str, what: str, value: float | str, **how: Any) -> None:
+        try:
+            self.evidence(fault, what, value, **how)
+        except AssertionError as error:
+            self.broken.append(str(error))
+        figure = self.evidence.figures[-1]
+        mark = "BROKEN" if self.broken and self.broken[-1].startswith(f"{fault}: {what} ") else ""
+        print(f"  {fault:11} {what:52} {value!s:>12} {figure.unit:2} {figure.bound:12} {mark}")
+
+    def complain(self, problem: str) -> None:
+        self.broken.append(problem)
+        print(f"  BROKEN: {problem}")
+
+
+def _run(options: argparse.Namespace, store: str, seed: int, teller: Teller) -> None:
+    with _folder(options.keep, store) as folder:
+        _run_tier(options, store, seed, folder, teller)
+
+
+def _run_tier(
+    options: argparse.Namespace, store: str, seed: int, folder: Path, teller: Teller
+) -> None:
+    tier: Tier = _TIERS[options.tier]
+    tier = tier if options.minutes is None else tier.lasting(options.minutes)
+    try:
+        outcome = asyncio.run(conduct(tier, store, seed, folder))
+    except Exception as error:  # noqa: BLE001 - the run itself failed, whatever the reason
+        teller.complain(f"the run on {store} did not come to its end: {error!r}")
+        return
+    tell(outcome, teller.show, teller.complain)
+
+
+def tell(outcome: Outcome, show: Callable[..., None], complain: Callable[[str], None]) -> None:
+    name, store = outcome.tier.name, outcome.store
+    print(f"\n{name} on {store}: {outcome.seconds:.0f} s, seed {outcome.seed}")
+    for cause, count in outcome.account.causes.most_common():
+        print(f"  delivered again {count:,} times: {cause}")
+    Figures(outcome, show).all()
+    for problem in [*outcome.account.problems(), *outcome.crashes]:
+        complain(problem)
+    if outcome.crashes:
+        print(outcome.said[-4_000:])
+
+
+@contextmanager
+def _folder(keep: Path | None, store: str) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            yield Path(folder)
+        return
+    kept = keep.absolute() / store
+    kept.mkdir(parents=True)
+    yield kept
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos",
+        description="Kill, cut off and fill up a queue's processes and its store; then see that "
+        "every request that was accepted is settled, dead or queued, once.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--tier", choices=("short", "long", "scale"), default="short")
+    parser.add_argument("--store", choices=("redis", "sqlite", "both"), default="both")
+    parser.add_argument("--seed", type=int, help="as it was printed, to do the same again")
+    parser.add_argument("--minutes", type=_minutes, help="another length, at the same pressure")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep ledgers in a new folder")
+    return parser
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0.1 <= minutes <= 24 * 60:
+        raise argparse.ArgumentTypeError("from 0.1 to 1440")
+    return minutes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""One run from its beginning to its account."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.account import Account, Picture, close
+from tests.chaos.auditor import read_picture
+from tests.chaos.explaining import read_chronicle
+from tests.chaos.ledger import SUFFIX, Pen, Records, read_all
+from tests.chaos.mischief import Mischief
+from tests.chaos.processes import Processes
+from tests.chaos.producer import ProducerOrders
+from tests.chaos.progress import Tally, tell
+from tests.chaos.stores import Place, open_place
+from tests.chaos.tiers import Tier, plan
+from tests.chaos.worker import WorkerOrders
+
+_RELEASES = 0.01
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run showed."""
+
+    tier: Tier
+    store: str
+    seed: int
+    account: Account
+    records: Records
+    picture: Picture
+    faults: Counter[str]
+    # The instant at which nothing was queued or leased any more.
+    drained_at: float | None
+    lost_replies: int
+    crashes: tuple[str, ...]
+    said: str
+    seconds: float
+
+
+class Conductor:
+    def __init__(self, tier: Tier, seed: int, folder: Path, place: Place) -> None:
+        self.tier = tier
+        self.seed = seed
+        self.folder = folder
+        self.place = place
+        self.pen = Pen(folder / f"conductor{SUFFIX}", "conductor")
+        self.processes = Processes(folder, self.pen, folder / "output")
+        self.mischief = Mischief(tier, place, self.processes, self.pen, seed)
+        self.tally = Tally(folder)
+
+    async def perform(self) -> float | None:
+        """All of it, until nothing is queued any more: the instant of that."""
+        start = time.monotonic()
+        async with self._meanwhile(start):
+            await self._start_processes()
+            tracks = plan(self.tier, self.seed, has_server=self.place.has_server)
+            async with asyncio.TaskGroup() as group:
+                for steps in tracks.values():
+                    group.create_task(self.mischief.run(steps, start))
+                group.create_task(self._until_all_is_sent())
+            drained_at: float | None = await self.ask("drained", wait=_PATIENCE)
+            await self.stop_workers()
+        return drained_at
+
+    @asynccontextmanager
+    async def _meanwhile(self, start: float) -> AsyncIterator[None]:
+        """The dead are replaced, and it is told how far things are."""
+        title = f"{self.tier.name}, {self.place.kind}, seed {self.seed}:"
+        ends = start + self.tier.seconds
+        telling = tell(self.tally, self.mischief.done, ends, title)
+        async with _background(self.processes.replace_the_dead(), telling):
+            yield
+
+    async def _start_processes(self) -> None:
+        for number in range(self.tier.producers):
+            await self.processes.add("producer", f"p{number}", self._producer(number))
+        for number in range(self.tier.processes):
+            await self.processes.add("worker", f"w{number}", self._worker(number))
+
+    def _worker(self, number: int) -> Callable[[str, str], dict[str, Any]]:
+        def orders(process: str, ledger: str) -> dict[str, Any]:
+            return asdict(
+                WorkerOrders(
+                    self.place.url,
+                    ledger,
+                    process,
+                    self.tier.workers,
+                    self.tier.options,
+                    seed=_seed(self.seed, process),
+                    cancels=self.tier.cancels,
+                    releases=_RELEASES,
+                    stranger=number % 2 == 1,
+                )
+            )
+
+        return orders
+
+    def _producer(self, number: int) -> Callable[[str, str], dict[str, Any]]:
+        tier = self.tier
+
+        def orders(process: str, ledger: str) -> dict[str, Any]:
+            return asdict(
+                ProducerOrders(
+                    self.place.url,
+                    ledger,
+                    process,
+                    number,
+                    share=-(-tier.requests // tier.producers),
+                    rate=tier.rate / tier.producers,
+                    options=tier.options,
+                    seed=_seed(self.seed, process),
+                    shortest_work=tier.shortest_work,
+                    longest_work=tier.longest_work,
+                    batch=tier.batch,
+                    cancels=tier.cancels,
+                    poison_every=tier.poison_every,
+                )
+            )
+
+        return orders
+
+    async def _until_all_is_sent(self) -> None:
+        async with asyncio.timeout(2 * self.tier.seconds + _PATIENCE):
+            for slot in self.processes.of("producer"):
+                while slot.wanted:
+                    await slot.gone.wait()
+                    await asyncio.sleep(0.02)
+
+    async def stop_workers(self) -> None:
+        """In peace; each is noted, and how it ended."""
+        for slot in self.processes.of("worker"):
+            slot.wanted = False
+            self.processes.stop(slot)
+        async with asyncio.timeout(_PATIENCE):
+            for slot in self.processes.of("worker"):
+                if slot.pid is not None:
+                    await slot.gone.wait()
+
+    async def ask(self, name: str, **question: Any) -> Any:
+        """What the store says itself, by a process of its own."""
+        answer = self.folder / f"{name}.json"
+        orders = {"url": self.place.url, "answer": str(answer), **question}
+        pid = await self.processes.zygote.start("auditor", orders)
+        async with asyncio.timeout(10 * _PATIENCE):
+            while pid not in self.processes.unclaimed:
+                await asyncio.sleep(0.02)
+        if self.processes.unclaimed[pid] != 0:
+            raise RuntimeError(f"the auditor failed:\n{self.said()}")
+        return json.loads(answer.read_text())
+
+    def said(self) -> str:
+        output = self.folder / "output"
+        return output.read_text(errors="replace") if output.exists() else ""
+
+
+async def conduct(tier: Tier, kind: str, seed: int, folder: Path) -> Outcome:
+    """A whole run in a folder of its own."""
+    start = time.monotonic()
+    async with open_place(kind, folder) as place:
+        conductor = Conductor(tier, seed, folder, place)
+        zygote = await conductor.processes.zygote.open(place.wrap)
+        try:
+            await place.open(zygote, tier.loss, seed)
+            drained_at = await conductor.perform()
+            if place.network is not None:
+                await place.network.weather(loss=0.0)
+            await conductor.ask("picture")
+        finally:
+            await zygote.close()
+        lost = 0 if place.network is None else place.network.lost
+    return _conclude(conductor, kind, drained_at, lost, time.monotonic() - start)
+
+
+def _conclude(
+    conductor: Conductor, kind: str, drained_at: float | None, lost: int, seconds: float
+) -> Outcome:
+    tier, folder = conductor.tier, conductor.folder
+    conductor.pen.close()
+    records, picture = read_all(folder), read_picture(folder / "picture.json")
+    chronicle = read_chronicle(records, tier.lease_ttl)
+    return Outcome(
+        tier=tier,
+        store=kind,
+        seed=conductor.seed,
+        account=close(records, picture, chronicle, max_deaths=tier.max_deaths),
+        records=records,
+        picture=picture,
+        faults=conductor.mischief.done,
+        drained_at=drained_at,
+        lost_replies=lost,
+        crashes=tuple(conductor.processes.crashes),
+        said=conductor.said(),
+        seconds=seconds,
+    )
+
+
+@asynccontextmanager
+async def _background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """These go on meanwhile, and end with the block; if one fails, so does the block."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+def _seed(seed: int, process: str) -> int:
+    """For each process its own, and the same in every run of one seed."""
+    return zlib.crc32(f"{seed} {process}".encode())

@@ -1,0 +1,188 @@
+"""From the outcome of a run to figures, each held to its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.chaos.account import Account
+from tests.chaos.conducting import Outcome
+from tests.chaos.explaining import KILLED, POISON, SILENCED, Chronicle, read_chronicle
+from tests.chaos.ledger import Fault
+from tests.chaos.mischief import ALL, FLAP, FULL, OUTAGE
+from tests.chaos.names import children_of, is_poison
+from tests.chaos.timing import (
+    RECOVERY,
+    answered_after,
+    last_trouble,
+    latencies,
+    overlaps,
+    percentile,
+    stops,
+    taken_up_after,
+    worst,
+)
+
+Show = Callable[..., None]
+_GRACE = 2.0
+
+
+class Figures:
+    """``slack`` is what bounds in time are multiplied by, for machines that are busy."""
+
+    def __init__(self, outcome: Outcome, show: Show, slack: float = 1.0) -> None:
+        self._outcome = outcome
+        self._account: Account = outcome.account
+        self._records = outcome.records
+        self._chronicle: Chronicle = read_chronicle(outcome.records, outcome.tier.lease_ttl)
+        self._show_plainly = show
+        self._slack = slack
+
+    def all(self) -> None:
+        self.account(f"TIER-{self._outcome.tier.name.upper()}")
+        self.killed_workers()
+        if self._has(OUTAGE):
+            self.killed_servers()
+        if self._has(ALL):
+            self.all_killed()
+        if self._outcome.lost_replies:
+            self.lost_replies()
+        if self._has(FLAP):
+            self.flapping()
+        if self._outcome.tier.poison_every:
+            self.poison()
+        if self._has(FULL):
+            self.full()
+        if self._outcome.faults["stop"]:
+            self.stopped()
+
+    def account(self, row: str) -> None:
+        account, tier, faults = self._account, self._outcome.tier, self._outcome.faults
+        show = self._show
+        show(row, "accepted", account.accepted + account.unknown_kept, at_least=tier.requests)
+        show(row, "of unknown outcome to who sent them", account.unknown, at_least=0)
+        show(row, "settled", account.settled, at_least=0)
+        show(row, "dead", account.dead, at_least=0)
+        show(row, "still queued", account.queued, exactly=0)
+        show(row, "accepted − settled − dead − queued", account.balance(), exactly=0)
+        self._nothing_lost(row)
+        show(row, "duplicates", len(account.repetitions), at_least=0)
+        show(row, "unexplained duplicates", len(account.unexplained), exactly=0)
+        lies = sum(map(len, account.lies.values()))
+        show(row, "contradictions between ledgers and store", lies, exactly=0)
+        show(row, "processes that crashed", len(self._outcome.crashes), exactly=0)
+        show(row, "worker kills", faults["kill"], at_least=10 if tier.name == "short" else 1)
+        if tier.name == "short":
+            show(row, "cancelled calls", self._told("cancelled"), at_least=1_000)
+        self._times(row)
+
+    def _times(self, row: str) -> None:
+        outcome, tier = self._outcome, self._outcome.tier
+        drained_at = outcome.drained_at
+        after = 1e9 if drained_at is None else max(0.0, drained_at - last_trouble(self._records))
+        self._show_time(row, "drained after the last fault", after, 2 * tier.lease_ttl)
+        if tier.name == "long":
+            quiet = latencies(self._records.calls, "enqueue", self._records.faults)
+            self._show_time(row, "enqueue p99 outside outages", percentile(quiet, 99), 0.05)
+            kept = self._account.accepted + self._account.unknown_kept
+            share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
+            self._show(row, "duplicates by kills and outages", share * 100, at_most=1.0, unit="%")
+
+    def killed_workers(self) -> None:
+        outcome = self._outcome
+        killed = sum(note.kind == "killed" for note in self._records.notes)
+        by_kills = self._account.causes[KILLED]
+        self._show("F1", "workers killed", outcome.faults["kill"], at_least=1)
+        self._nothing_lost("F1")
+        most = killed * outcome.tier.workers
+        self._show("F1", "duplicates by kills", by_kills, at_most=most)
+        slowest = worst(taken_up_after(self._records, self._chronicle))
+        ttl = outcome.tier.lease_ttl
+        self._show_time("F1", "what the dead held was ready again after", slowest, 1.5 * ttl)
+
+    def killed_servers(self) -> None:
+        self._show("F2", "servers killed", self._count(OUTAGE), at_least=1)
+        self._nothing_lost("F2")
+        slowest = worst(answered_after(self._records, [OUTAGE, ALL]))
+        self._show_time("F2", "who waited was answered after PONG", slowest, RECOVERY)
+
+    def all_killed(self) -> None:
+        self._show("F4", "times all were killed together", self._count(ALL), at_least=1)
+        self._nothing_lost("F4")
+        self._show("F4", "requests in twice", self._account.count("in two places"), exactly=0)
+
+    def lost_replies(self) -> None:
+        twice = self._account.count("in two places")
+        twice += self._account.count("completed more than once")
+        self._show("F9", "replies lost", self._outcome.lost_replies, at_least=1)
+        self._show("F9", "calls applied twice", twice, exactly=0)
+        self._nothing_lost("F9")
+
+    def flapping(self) -> None:
+        seconds = sum(fault.end - fault.start for fault in self._of(FLAP))
+        refused = [
+            call
+            for call in self._records.calls
+            if call.outcome == "unavailable"
+            and overlaps(call.start, call.end or call.start, self._of(FLAP))
+        ]
+        self._show("F17", "seconds of flapping", seconds, at_least=1)
+        self._nothing_lost("F17")
+        self._show("F17", "errors told to callers", len(refused), exactly=0)
+
+    def poison(self) -> None:
+        dead, account = self._outcome.picture.dead, self._account
+        buried = sum(is_poison(name) for name, _, _ in dead)
+        done = sum(map(is_poison, self._outcome.picture.completed))
+        self._show("F32", "poison buried", buried, at_least=1)
+        self._show("F32", "poison not buried", done + account.queued, exactly=0)
+        innocent = account.count("buried though not poison")
+        self._show("F32", "others buried with it", innocent, exactly=0)
+        deaths = sum(note.kind == "poison" for note in self._records.notes)
+        most = deaths * self._outcome.tier.workers
+        self._show("F32", "others delivered again", account.causes[POISON], at_most=most)
+
+    def full(self) -> None:
+        row = "F34" if self._outcome.store == "redis" else "F43"
+        refused = [call for call in self._records.calls if call.outcome == "full"]
+        plain = [
+            call
+            for call in refused
+            if call.op != "enqueue" and not any(map(children_of, call.names))
+        ]
+        entered = sum(call.op == "enqueue" for call in refused)
+        self._show(row, "enqueues refused, typed", entered, at_least=1)
+        self._show(row, "settlements refused", len(plain), exactly=0)
+        expired = self._account.causes[SILENCED]
+        self._show(row, "duplicates by leases that ran out", expired, exactly=0)
+        self._nothing_lost(row)
+
+    def stopped(self) -> None:
+        took = stops(self._records.notes)
+        self._show("F54", "processes stopped under load", len(took), at_least=1)
+        self._show_time("F54", "slowest stop", worst(took), _GRACE + 1.0)
+        self._nothing_lost("F54")
+
+    # --- ways to show --------------------------------------------------------------------------
+
+    def _show(self, row: str, what: str, value: float, **how: Any) -> None:
+        shown = round(value, 3) if isinstance(value, float) else value
+        self._show_plainly(row, f"{what} ({self._outcome.store})", shown, **how)
+
+    def _show_time(self, row: str, what: str, seconds: float, bound: float) -> None:
+        self._show(row, what, seconds, at_most=round(bound * self._slack, 3), unit="s")
+
+    def _nothing_lost(self, row: str) -> None:
+        self._show(row, "lost", self._account.count("lost"), exactly=0)
+
+    def _has(self, kind: str) -> bool:
+        return bool(self._of(kind))
+
+    def _of(self, kind: str) -> list[Fault]:
+        return [fault for fault in self._records.faults if fault.kind == kind]
+
+    def _count(self, kind: str) -> int:
+        return len(self._of(kind))
+
+    def _told(self, outcome: str) -> int:
+        return sum(call.outcome == outcome for call in self._records.calls)

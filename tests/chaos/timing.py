@@ -1,0 +1,88 @@
+"""How long things took, read from the ledgers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tests.chaos.explaining import Chronicle
+from tests.chaos.ledger import Call, Fault, Note, Records
+
+# After the server answers again, its clients need a moment to notice.
+RECOVERY = 2.0
+_ANSWERED = frozenset({"ok", "lost"})
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value that ``share`` of a hundred do not exceed; 0 if there are none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)] if ordered else 0.0
+
+
+def worst(values: Iterable[float]) -> float:
+    return max(values, default=0.0)
+
+
+def overlaps(start: float, end: float, faults: Iterable[Fault], recovery: float = 0.0) -> bool:
+    return any(fault.start < end and start < fault.end + recovery for fault in faults)
+
+
+def taken_up_after(records: Records, chronicle: Chronicle) -> list[float]:
+    """From each death until what died with it was ready again, unless the store was away then."""
+    owners = {note.about: note.process for note in records.notes if note.kind == "born"}
+    first: dict[str, float] = {}
+    for note in records.notes:
+        if note.kind == "reaped" and note.about in owners:
+            process = owners[note.about]
+            first[process] = min(note.at, first.get(process, math.inf))
+    pairs = [(chronicle.died[name][0], at) for name, at in first.items() if name in chronicle.died]
+    return [at - died for died, at in pairs if not overlaps(died, at, records.faults, RECOVERY)]
+
+
+def answered_after(records: Records, kinds: Sequence[str]) -> list[float]:
+    """From the end of each such fault until those were answered who had waited for it."""
+    waits: list[float] = []
+    asked = [call for call in records.calls if call.op in {"enqueue", "complete"}]
+    for fault in records.faults:
+        others = [other for other in records.faults if other is not fault]
+        if fault.kind in kinds:
+            waits += [
+                call.end - fault.end
+                for call in asked
+                if call.end is not None
+                and call.outcome in _ANSWERED
+                and call.start < fault.end < call.end
+                and not overlaps(fault.end, call.end, others)
+            ]
+    return waits
+
+
+def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[float]:
+    """Of calls that were answered, and met no fault of the store."""
+    return [
+        call.end - call.start
+        for call in calls
+        if call.op == op
+        and call.end is not None
+        and call.outcome == "ok"
+        and not overlaps(call.start, call.end, faults, RECOVERY)
+    ]
+
+
+def stops(notes: Iterable[Note]) -> list[float]:
+    """From the first word to a process that it should stop until it was gone."""
+    told: dict[str, float] = {}
+    took: list[float] = []
+    for note in sorted(notes, key=lambda note: note.at):
+        if note.kind == "told to stop":
+            told.setdefault(note.process, note.at)
+        elif note.kind == "gone" and note.process in told and note.about == "0":
+            took.append(note.at - told[note.process])
+    return took
+
+
+def last_trouble(records: Records) -> float:
+    """The last fault, death of a process, or arrival of a request."""
+    deaths = [note.at for note in records.notes if note.kind in {"killed", "poison"}]
+    arrivals = [call.end or call.start for call in records.calls if call.op == "enqueue"]
+    return max([fault.end for fault in records.faults] + deaths + arrivals, default=0.0)
