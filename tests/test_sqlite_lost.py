@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from data_fetcher_core.errors import ConfigurationError, StoreLost
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from data_fetcher_core.kv_store.sqlite.companion import Companion
 from tests.sqlite_support import child, everything, integrity, put
 
 # Keeps what it is told, line by line.
@@ -211,6 +215,51 @@ async def test_a_foreign_companion_is_left_alone(path: Path) -> None:
             await store.transact(put(b"a"))
     assert lock.read_bytes() == before
     assert not path.exists()
+
+
+def _torn(before: bytes, after: bytes) -> Iterator[bytes]:
+    """What a write that stopped at any byte leaves, from the beginning on or from the end."""
+    before = before.ljust(len(after), b"\0")
+    for at in range(len(after) + 1):
+        yield after[:at] + before[at:]
+        yield before[:at] + after[at:]
+
+
+async def test_a_companion_torn_when_it_was_begun_has_promised_nothing(path: Path) -> None:
+    async with SQLiteStore(path) as store:
+        assert await everything(store) == {}
+    lock = path.with_name("runs.db-lock")
+    line = lock.read_bytes()
+    for left in {*_torn(b"", line), *(line[:at] for at in range(len(line)))}:
+        lock.write_bytes(left)
+        async with SQLiteStore(path, reserve_bytes=0) as store:
+            assert await everything(store) == {}
+
+
+@pytest.mark.parametrize(("known", "commits"), [(0, 1), (9, 10), (199, 200), (19, 57), (808, 7077)])
+def test_a_companion_torn_at_any_byte_never_promises_more_than_was_kept(
+    path: Path, known: int, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = path.with_name("runs.db-lock")
+    written: list[bytes] = []
+    monkeypatch.setattr(os, "pwrite", lambda fd, content, at: written.append(content))
+    with closing(Companion(lock)) as companion:
+        before = _told(known)
+        lock.write_bytes(before)
+        companion.acknowledged()
+        companion.acknowledge(commits)
+        for after in written:
+            for left in _torn(before, after):
+                lock.write_bytes(left)
+                promised = companion.acknowledged()
+                assert promised is not None
+                assert promised <= commits, left
+            before = after
+    assert before == _told(commits)
+
+
+def _told(commits: int) -> bytes:
+    return b"data_fetcher_core: %020d commits acknowledged\n" % commits
 
 
 async def test_a_file_without_a_companion_is_taken_as_it_is(path: Path) -> None:

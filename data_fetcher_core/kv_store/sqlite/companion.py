@@ -7,7 +7,8 @@ write-ahead log at the same time, and it ends in a corrupt database.
 It also says how many commits were acknowledged. The database counts its commits itself, in the
 transaction; a database that has seen fewer than its companion says has lost some: its ``-wal``
 was removed or damaged, or an older copy took its place. The number is written after the commit and
-before anybody is answered, so a process may be killed at any moment without being accused.
+before anybody is answered, so a process may be killed at any moment without being accused. Nor
+may the power be cut: no write of it, torn at whatever byte, leaves a number that is too high.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from data_fetcher_core.errors import ConfigurationError
 _LINE = b"data_fetcher_core: %020d commits acknowledged\n"
 _PATTERN = re.compile(rb"data_fetcher_core: (\d{20}) commits acknowledged\n")
 _LENGTH = len(_LINE % 0)
+# What a power cut may leave of the first line ever written, before anybody was answered.
+_BEGUN = re.compile(
+    b"".join(rb"[\x00\d]" if char == b"0"[0] else b"[\0%c]" % char for char in _LINE % 0)
+)
 _WAITING, _NOBODY = b"waiting\n", b"nobody.\n"
 
 
@@ -32,6 +37,7 @@ class Companion:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
+        self._last = 0
 
     def try_lock(self) -> bool:
         """Take the lock unless another has it; leave word that somebody waits."""
@@ -58,19 +64,23 @@ class Companion:
 
     def acknowledged(self) -> int | None:
         """How many commits were acknowledged; ``None`` where no store has been."""
-        line = os.pread(self._opened(), _LENGTH, 0)
         # A waiter's word alone leaves a hole before it.
-        if not line.strip(b"\0"):
-            return None
+        line = os.pread(self._opened(), _LENGTH, 0).ljust(_LENGTH, b"\0")
         match = _PATTERN.fullmatch(line)
+        if match is None and _BEGUN.fullmatch(line):
+            self._last = 0
+            return None
         if match is None:
             raise ConfigurationError(
                 f"{self.path} is not the companion of a store: move it away, or use another path"
             )
-        return int(match[1])
+        self._last = int(match[1])
+        return self._last
 
     def acknowledge(self, commits: int) -> None:
-        os.pwrite(self._opened(), _LINE % commits, 0)
+        for number in _ascent(self._last, commits):
+            os.pwrite(self._opened(), _LINE % number, 0)
+        self._last = commits
 
     def sync(self) -> None:
         os.fsync(self._opened())
@@ -107,6 +117,18 @@ class Companion:
             return os.path.samestat(os.fstat(fd), self.path.stat())
         except FileNotFoundError:
             return False
+
+
+def _ascent(low: int, high: int) -> list[int]:
+    """Numbers to write one after the other: no mixture of the digits of two exceeds ``high``.
+
+    From 0199 straight to 0200 a torn write could leave 0299; by way of 0100 it cannot.
+    """
+    before, after = b"%020d" % low, b"%020d" % high
+    if all(old <= new for old, new in zip(before, after, strict=True)):
+        return [high]
+    lowest = next(10**n for n in range(21) if low // 10**n == high // 10**n)
+    return [high // lowest * lowest, high]
 
 
 def flock_holder(locks: str, inode: int) -> str:
