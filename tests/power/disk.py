@@ -1,0 +1,156 @@
+"""A disk that remembers what was synced, and may forget everything else.
+
+A write reaches the disk in sectors, each at a time of its own. So after a cut a sector may be as it
+was at any moment since it was last synced, whatever its neighbours are; and the change that was
+under way may have stopped at any byte of it. The size of a file is one more such thing. A name
+that was made or removed is durable when its directory was synced, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tests.power.events import (
+    Link,
+    OnDisk,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    Unlink,
+    Write,
+)
+
+SECTOR = 512
+Change = Write | Truncate
+Naming = Link | Unlink
+
+
+@dataclass(frozen=True)
+class Fate:
+    """How far each sector of a file got: so many of its pending changes are in it.
+
+    ``torn`` says of how many bytes of a sector the change after those is in it as well, from its
+    beginning on, or from its end if the number is negative.
+    """
+
+    others: int
+    sectors: Mapping[int, int] = field(default_factory=dict)
+    torn: Mapping[int, int] = field(default_factory=dict)
+    size: int | None = None
+
+    def reached(self, sector: int) -> int:
+        return self.sectors.get(sector, self.others)
+
+
+@dataclass
+class File:
+    """What is durable, and what was asked for since."""
+
+    durable: bytes = b""
+    pending: list[Change] = field(default_factory=list)
+    synced: int = 0
+
+    def sync(self, changes: int) -> None:
+        """So many changes since the file began are durable."""
+        count = max(0, changes - self.synced)
+        self.durable = _after(self.durable, self.pending[:count], Fate(count))
+        del self.pending[:count]
+        self.synced += count
+
+    def after(self, fate: Fate) -> bytes:
+        return _after(self.durable, self.pending, fate)
+
+
+@dataclass
+class Disk:
+    """One directory; :meth:`do` plays a record on it."""
+
+    files: dict[int, File] = field(default_factory=dict)
+    durable_names: dict[str, int] = field(default_factory=dict)
+    namings: list[Naming] = field(default_factory=list)
+
+    def do(self, event: OnDisk) -> None:
+        match event:
+            case Write() | Truncate() | Sync():
+                self._change(event)
+            case Link() | Unlink():
+                self.namings.append(event)
+                if isinstance(event, Link):
+                    self.files.setdefault(event.file, File())
+            case SyncDirectory():
+                self.durable_names = self.names(range(len(self.namings)))
+                self.namings.clear()
+                self._forget_what_has_no_name()
+
+    def _change(self, event: Change | Sync) -> None:
+        file = self.files.get(event.file)
+        if file is None:  # it has lost its name for good
+            return
+        if isinstance(event, Sync):
+            file.sync(event.changes)
+        else:
+            file.pending.append(event)
+
+    def names(self, kept: range | list[int]) -> dict[str, int]:
+        """What the names lead to when only these of the pending namings are kept."""
+        names = dict(self.durable_names)
+        for at in kept:
+            naming = self.namings[at]
+            if isinstance(naming, Unlink):
+                names.pop(naming.name, None)
+            else:
+                names[naming.name] = naming.file
+                if naming.instead_of is not None:
+                    names.pop(naming.instead_of, None)
+        return names
+
+    def _forget_what_has_no_name(self) -> None:
+        named = set(self.durable_names.values())
+        self.files = {number: file for number, file in self.files.items() if number in named}
+
+
+def sectors_of(change: Change, size: int = 0) -> range:
+    """The sectors that it changes, in a file of this size."""
+    if isinstance(change, Write):
+        return range(change.at // SECTOR, -(-(change.at + len(change.data)) // SECTOR))
+    return range(change.size // SECTOR, -(-max(size, change.size) // SECTOR))
+
+
+def _after(durable: bytes, changes: list[Change], fate: Fate) -> bytes:
+    content = bytearray(durable)
+    for at, change in enumerate(changes):
+        if isinstance(change, Write):
+            content.extend(bytes(max(0, change.at + len(change.data) - len(content))))
+        for start, piece in _pieces(change, at, fate, len(content)):
+            content[start : start + len(piece)] = piece
+    size = size_after(len(durable), changes[: fate.others if fate.size is None else fate.size])
+    del content[size:]
+    return bytes(content) + bytes(size - len(content))
+
+
+def size_after(size: int, changes: list[Change]) -> int:
+    for change in changes:
+        end = change.at + len(change.data) if isinstance(change, Write) else change.size
+        size = end if isinstance(change, Truncate) else max(size, end)
+    return size
+
+
+def _pieces(change: Change, at: int, fate: Fate, size: int) -> Iterator[tuple[int, bytes]]:
+    """What of a change is in which place."""
+    first, data = (
+        (change.at, change.data)
+        if isinstance(change, Write)
+        else (change.size, bytes(max(0, size - change.size)))
+    )
+    if not fate.sectors and not fate.torn:
+        if at < fate.others:
+            yield first, data
+        return
+    for sector in sectors_of(change, size):
+        start, end = max(first, sector * SECTOR), min(first + len(data), (sector + 1) * SECTOR)
+        piece = data[start - first : end - first]
+        if at < fate.reached(sector):
+            yield start, piece
+        elif at == fate.reached(sector) and (torn := fate.torn.get(sector, 0)):
+            yield (start, piece[:torn]) if torn > 0 else (max(start, end + torn), piece[torn:])

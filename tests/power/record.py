@@ -1,0 +1,206 @@
+"""From system calls to events: which file each of them means, and what the workload said."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from tests.power.events import (
+    Acknowledged,
+    Begun,
+    Commit,
+    Event,
+    Link,
+    Said,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    Unlink,
+    Write,
+)
+from tests.power.trace import UNEXPECTED, Call, TraceError, as_bytes, calls, run_traced
+from tests.power.workload import EMPTY
+
+NOTES = "notes"
+_DIRECTORY = -1
+_PASSING = "-shm"
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A whole workload. ``states`` are the digests of all that was ever committed, by number."""
+
+    name: str
+    events: list[Event]
+
+    @cached_property
+    def states(self) -> dict[int, str]:
+        made = {event.number: event.state for event in self.events if isinstance(event, Commit)}
+        return {0: EMPTY, **made}
+
+
+def record(seed: int, synchronous: str, *, broken: str = "", steps: int = 60) -> Record:
+    """Run the workload on an empty directory, in memory where there is one."""
+    with tempfile.TemporaryDirectory(dir=memory_directory(), prefix="power-") as place:
+        directory, trace = Path(place, "disk"), Path(place, "trace")
+        directory.mkdir()
+        options = {"seed": seed, "synchronous": synchronous, "steps": steps, "broken": broken}
+        what = [str(directory), str(Path(place, NOTES)), json.dumps(options)]
+        command = [sys.executable, "-m", "tests.power.workload", *what]
+        run_traced(["env", f"PYTHONPATH={_ROOT}", *command], trace)
+        with trace.open() as lines:
+            events = list(_Reader(directory, Path(place, NOTES)).events(calls(lines)))
+    return Record(f"{synchronous} {broken} {seed}".replace("  ", " "), events)
+
+
+def memory_directory() -> str | None:
+    """A place where a sync costs nothing: what is durable is decided by the record alone."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@dataclass
+class _Open:
+    """What a descriptor leads to, and where its next plain write goes."""
+
+    file: int
+    at: int = 0
+
+
+@dataclass
+class _Reader:
+    directory: Path
+    notes: Path
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+    _passing: set[int] = field(default_factory=set)
+    # For each file the tickets of the calls that changed it.
+    _changes: dict[int, list[int]] = field(default_factory=dict)
+    _notes_at: int | None = None
+
+    def events(self, made: Iterable[Call]) -> Iterator[Event]:
+        for call in made:
+            yield from self._events_of(call)
+
+    def _events_of(self, call: Call) -> Iterator[Event]:
+        match call.name:
+            case "openat":
+                yield from self._opened(call)
+            case "close":
+                self._open.pop(int(call.args[0]), None)
+                self._notes_at = None if int(call.args[0]) == self._notes_at else self._notes_at
+            case "write" if int(call.args[0]) == self._notes_at:
+                yield said(as_bytes(call.args[1]))
+            case "write" | "pwrite64":
+                yield from self._written(call)
+            case "ftruncate":
+                yield from self._truncated(call)
+            case "fsync" | "fdatasync":
+                yield from self._synced(call)
+            case "unlink" | "unlinkat":
+                yield from self._unlinked(call)
+            case "rename" | "renameat" | "renameat2":
+                yield from self._renamed(call)
+            case _:
+                self._refuse(call)
+
+    def _opened(self, call: Call) -> Iterator[Event]:
+        path, flags = Path(call.text(1)), call.args[2].split("|")
+        self._open.pop(call.result, None)
+        if path == self.notes:
+            self._notes_at = call.result
+        elif path == self.directory:
+            self._open[call.result] = _Open(_DIRECTORY)
+        elif path.parent == self.directory:
+            yield from self._found_or_made(path.name, flags, call)
+
+    def _found_or_made(self, name: str, flags: list[str], call: Call) -> Iterator[Event]:
+        if "O_APPEND" in flags:
+            raise TraceError(f"{name} was opened to append")
+        new = name not in self._names
+        file = self._names.setdefault(name, len(self._changes))
+        self._open[call.result] = _Open(file)
+        if new:
+            self._changes[file] = []
+            if name.endswith(_PASSING):
+                self._passing.add(file)
+            else:
+                yield Link(name, file)
+        elif "O_TRUNC" in flags and file not in self._passing:
+            self._changes[file].append(call.ticket)
+            yield Truncate(file, 0)
+
+    def _written(self, call: Call) -> Iterator[Event]:
+        if (opened := self._ours(call)) is None:
+            return
+        data = as_bytes(call.args[1])[: call.result]
+        at = int(call.args[3]) if call.name == "pwrite64" else opened.at
+        if call.name == "write":
+            opened.at += call.result
+        self._changes[opened.file].append(call.ticket)
+        yield Write(opened.file, at, data)
+
+    def _truncated(self, call: Call) -> Iterator[Event]:
+        if (opened := self._ours(call)) is not None:
+            self._changes[opened.file].append(call.ticket)
+            yield Truncate(opened.file, int(call.args[1]))
+
+    def _synced(self, call: Call) -> Iterator[Event]:
+        opened = self._open.get(int(call.args[0]))
+        if opened is not None and opened.file == _DIRECTORY:
+            yield SyncDirectory()
+        elif (opened := self._ours(call)) is not None:
+            before = [ticket for ticket in self._changes[opened.file] if ticket < call.ticket]
+            yield Sync(opened.file, len(before))
+
+    def _unlinked(self, call: Call) -> Iterator[Event]:
+        path = Path(call.text(0 if call.name == "unlink" else 1))
+        if path.parent == self.directory:
+            file = self._names.pop(path.name)
+            if file not in self._passing:
+                yield Unlink(path.name)
+
+    def _renamed(self, call: Call) -> Iterator[Event]:
+        old, new = (Path(call.text(at)) for at in ((0, 1) if call.name == "rename" else (1, 3)))
+        if self.directory in {old.parent, new.parent}:
+            file = self._names[new.name] = self._names.pop(old.name)
+            yield Link(new.name, file, instead_of=old.name)
+
+    def _ours(self, call: Call) -> _Open | None:
+        opened = self._open.get(int(call.args[0]))
+        return None if opened is None or opened.file in self._passing else opened
+
+    def _refuse(self, call: Call) -> None:
+        """An error where it means a file of ours."""
+        assert call.name in UNEXPECTED.split(","), call.name
+        if call.name == "mmap":
+            if "MAP_SHARED" in call.args[3] and "PROT_WRITE" in call.args[2]:
+                self._refuse_descriptor(call, call.args[4])
+            return
+        for arg in call.args:
+            if arg.startswith('"') and as_bytes(arg).startswith(bytes(self.directory)):
+                raise TraceError(f"a change that is not understood: {call.name} {as_bytes(arg)!r}")
+            self._refuse_descriptor(call, arg)
+
+    def _refuse_descriptor(self, call: Call, arg: str) -> None:
+        opened = self._open.get(int(arg)) if arg.isdigit() else None
+        if opened is not None and opened.file not in self._passing:
+            raise TraceError(f"a change that is not understood: {call}")
+
+
+def said(note: bytes) -> Said:
+    """What the workload wrote down."""
+    kind, *rest = json.loads(note)
+    match kind, rest:
+        case "commit", [int(number), str(state)]:
+            return Commit(number, state)
+        case "begun", [int(step), dict(what)]:
+            return Begun(step, what)
+        case "acknowledged", [int(step)]:
+            return Acknowledged(step)
+    raise TraceError(f"no note of a workload: {note[:200]!r}")
