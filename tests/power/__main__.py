@@ -85,7 +85,7 @@ async def _cut_power(options: argparse.Namespace, shows: Evidence) -> None:
         tally = await run(kind, options.cuts, seed, progress)
         progress.done()
         _told(tally, options.keep)
-        show(shows, tally)
+        show(shows, tally, options.cuts)
     found = 0
     for broken in BROKEN:
         tally = await run("FULL", _FOR_ONE_ABLATION, seed, progress, broken=broken)

@@ -128,18 +128,18 @@ async def _found(path: Path, record: Record) -> Found:
         await silence(queue, clock)
         done = Counter(await results(queue))
         dead = Counter(letter.id for letter in await letters(queue))
-        pages = {name for name in done if await queue.checkpoint(f"page {name}") is not None}
-        pages |= await _other_pages(queue, record, pages)
+        pages = await _saved_pages(queue, record)
         cursor = await queue.checkpoint("cursor") or 0
         left = Counter(await _drained(queue))
         await accounted(queue)
     return Found(done, dead, left, pages, cursor)
 
 
-async def _other_pages(queue: KVStoreQueue, record: Record, known: set[str]) -> set[str]:
+async def _saved_pages(queue: KVStoreQueue, record: Record) -> set[str]:
     begun = [event.what for event in record.events if isinstance(event, Begun)]
-    names = {what["name"] for what in begun if what["kind"] == "complete"} - known
-    return {name for name in names if await queue.checkpoint(f"page {name}") is not None}
+    names = [what["name"] for what in begun if what["kind"] == "complete"]
+    saved = await asyncio.gather(*(queue.checkpoint(f"page {name}") for name in names))
+    return {name for name, value in zip(names, saved, strict=True) if value is not None}
 
 
 async def _drained(queue: KVStoreQueue) -> list[str]:
@@ -158,7 +158,8 @@ async def _drained(queue: KVStoreQueue) -> list[str]:
 async def _goes_on(path: Path) -> None:
     """It takes in something new, and has it when it is opened once more."""
     for _ in range(2):
-        async with SQLiteStore(path) as store, open_run(store, RUN) as queue:
+        store = SQLiteStore(path, reserve_bytes=0)
+        async with store, open_run(store, RUN) as queue:
             assert await queue.enqueue(["afterwards"]) == 1
             (lease,) = await queue.lease()
             await lease.complete()

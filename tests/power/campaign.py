@@ -77,7 +77,7 @@ async def run(
     return tally
 
 
-def show(shows: Evidence, tally: Tally) -> None:
+def show(shows: Evidence, tally: Tally, wanted: int) -> None:
     """The figures of a tally, each held to its bound."""
     kind = f"synchronous={tally.synchronous}: "
     count = tally.outcomes
@@ -85,7 +85,7 @@ def show(shows: Evidence, tally: Tally) -> None:
     shows(FAULT, kind + "corrupt", count[Outcome.CORRUPT], exactly=0)
     shows(FAULT, kind + "half-done, or as it never was", count[Outcome.HALF], exactly=0)
     shows(FAULT, kind + "with acknowledged work lost", count[Outcome.LOST], exactly=0)
-    shows(FAULT, kind + "cut points, no two alike", tally.cuts, at_least=1)
+    shows(FAULT, kind + "cut points, no two alike", tally.cuts, at_least=wanted)
     if tally.synchronous == "NORMAL":
         shows(FAULT, kind + "went back to an earlier commit", tally.undoing, at_least=1)
 

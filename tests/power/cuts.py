@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.power.disk import Disk
-from tests.power.events import Acknowledged, Begun, Commit, Event
+from tests.power.events import Acknowledged, Commit, Said, Sync
 from tests.power.fates import WAYS, cut
 from tests.power.record import Record
 
@@ -32,13 +32,13 @@ class Cut:
 def cuts(record: Record, wanted: int, *, ignore_syncs: bool = False) -> Iterator[Cut]:
     """About so many, spread evenly. ``ignore_syncs`` is for showing that a lie is found out."""
     disk, seen, so_far = Disk(), set[bytes](), _SoFar()
-    on_disk = sum(not isinstance(event, Commit | Begun | Acknowledged) for event in record.events)
+    on_disk = sum(not isinstance(event, Said) for event in record.events)
     found, passed = 0, 0
     for number, event in enumerate(record.events):
-        if isinstance(event, Commit | Begun | Acknowledged):
+        if isinstance(event, Said):
             so_far.hear(event)
             continue
-        if not (ignore_syncs and type(event).__name__ == "Sync"):
+        if not (ignore_syncs and isinstance(event, Sync)):
             disk.do(event)
         passed += 1
         due = wanted * passed // on_disk
@@ -60,7 +60,7 @@ class _SoFar:
         self._committed = 0
         self.kept = 0
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: Said) -> None:
         if isinstance(event, Commit):
             self._committed = event.number
         elif isinstance(event, Acknowledged):

@@ -105,6 +105,12 @@ class Disk:
                     names.pop(naming.instead_of, None)
         return names
 
+    def now(self) -> dict[str, bytes]:
+        """What every program sees while the machine is on."""
+        names = self.names(range(len(self.namings)))
+        files = {name: self.files[number] for name, number in names.items()}
+        return {name: file.after(Fate(len(file.pending))) for name, file in files.items()}
+
     def _forget_what_has_no_name(self) -> None:
         named = set(self.durable_names.values())
         self.files = {number: file for number, file in self.files.items() if number in named}

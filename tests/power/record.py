@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tests.power.disk import Disk
 from tests.power.events import (
     Acknowledged,
     Begun,
@@ -56,7 +57,19 @@ def record(seed: int, synchronous: str, *, broken: str = "", steps: int = 60) ->
         run_traced(["env", f"PYTHONPATH={_ROOT}", *command], trace)
         with trace.open() as lines:
             events = list(_Reader(directory, Path(place, NOTES)).events(calls(lines)))
+        _check_whole(events, directory)
     return Record(f"{synchronous} {broken} {seed}".replace("  ", " "), events)
+
+
+def _check_whole(events: list[Event], directory: Path) -> None:
+    """Played without a cut, the record must leave what the workload left: nothing went unseen."""
+    disk = Disk()
+    for event in events:
+        if not isinstance(event, Said):
+            disk.do(event)
+    files = {file.name: file.read_bytes() for file in directory.iterdir()}
+    if disk.now() != {name: files[name] for name in files if not name.endswith(_PASSING)}:
+        raise TraceError(f"the record does not lead to what lies in {directory}")
 
 
 def memory_directory() -> str | None:
