@@ -16,7 +16,7 @@ from tests.power.account import Due, Found, wrong_with
 from tests.power.campaign import BROKEN, FAULT, run, show
 from tests.power.cuts import cuts
 from tests.power.disk import SECTOR, Disk, Fate, File
-from tests.power.events import Commit, Link, OnDisk, Sync, SyncDirectory, Truncate, Unlink, Write
+from tests.power.events import Link, OnDisk, Sync, SyncDirectory, Truncate, Trying, Unlink, Write
 from tests.power.fates import WAYS, cut
 from tests.power.record import Record, record
 from tests.power.trace import TraceError, as_bytes, calls
@@ -54,7 +54,7 @@ async def test_a_state_that_never_was_and_one_that_is_too_old_are_told_apart() -
     too_old = replace(last, acknowledged=last.acknowledged + 1)
     assert (await judge.judge(too_old)).outcome is Outcome.LOST
     others = [
-        replace(event, state="another") if isinstance(event, Commit) else event
+        replace(event, state="another") if isinstance(event, Trying) else event
         for event in made.events
     ]
     foreign = replace(last, record=Record(made.name, others))

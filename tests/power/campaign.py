@@ -84,10 +84,11 @@ def show(shows: Evidence, tally: Tally, wanted: int) -> None:
     shows(FAULT, kind + "refused though sound", count[Outcome.REFUSED], exactly=0)
     shows(FAULT, kind + "corrupt", count[Outcome.CORRUPT], exactly=0)
     shows(FAULT, kind + "half-done, or as it never was", count[Outcome.HALF], exactly=0)
-    shows(FAULT, kind + "with acknowledged work lost", count[Outcome.LOST], exactly=0)
     shows(FAULT, kind + "cut points, no two alike", tally.cuts, at_least=wanted)
     if tally.synchronous == "NORMAL":
         shows(FAULT, kind + "went back to an earlier commit", tally.undoing, at_least=1)
+    else:
+        shows(FAULT, kind + "with acknowledged work lost", count[Outcome.LOST], exactly=0)
 
 
 def keep(cut: Cut, directory: Path) -> Path:

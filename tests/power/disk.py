@@ -4,6 +4,9 @@ A write reaches the disk in sectors, each at a time of its own. So after a cut a
 was at any moment since it was last synced, whatever its neighbours are; and the change that was
 under way may have stopped at any byte of it. The size of a file is one more such thing. A name
 that was made or removed is durable when its directory was synced, not before.
+
+A sync that fails is the last word on what it was to write: the next one passes over it, unless
+something has been written to the same page since.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from tests.power.events import (
 )
 
 SECTOR = 512
+PAGE = 8  # sectors: what an operating system writes back at a time
 Change = Write | Truncate
 Naming = Link | Unlink
 
@@ -45,18 +49,30 @@ class Fate:
 
 @dataclass
 class File:
-    """What is durable, and what was asked for since."""
+    """What is durable, and what was asked for since.
+
+    The first of the pending changes may be ``forgotten``: a sync was to write them, and failed.
+    """
 
     durable: bytes = b""
     pending: list[Change] = field(default_factory=list)
-    synced: int = 0
+    forgotten: int = 0
+    _synced: int = 0
 
-    def sync(self, changes: int) -> None:
-        """So many changes since the file began are durable."""
-        count = max(0, changes - self.synced)
-        self.durable = _after(self.durable, self.pending[:count], Fate(count))
-        del self.pending[:count]
-        self.synced += count
+    def sync(self, changes: int, *, failed: bool = False) -> None:
+        """A sync was asked for when so many changes had been made since the file began."""
+        count = max(0, changes - self._synced)
+        self._synced += count
+        covered = self.forgotten + count
+        if failed:
+            self.forgotten = covered
+            return
+        old, fresh = self.pending[: self.forgotten], self.pending[self.forgotten : covered]
+        written, left = _written_back(old, fresh)
+        size = size_after(len(self.durable), old + fresh)
+        self.durable = _after(self.durable, written, Fate(len(written))).ljust(size, b"\0")
+        self.pending[:covered] = left
+        self.forgotten = len(left)
 
     def after(self, fate: Fate) -> bytes:
         return _after(self.durable, self.pending, fate)
@@ -88,7 +104,7 @@ class Disk:
         if file is None:  # it has lost its name for good
             return
         if isinstance(event, Sync):
-            file.sync(event.changes)
+            file.sync(event.changes, failed=event.failed)
         else:
             file.pending.append(event)
 
@@ -121,6 +137,24 @@ def sectors_of(change: Change, size: int = 0) -> range:
     if isinstance(change, Write):
         return range(change.at // SECTOR, -(-(change.at + len(change.data)) // SECTOR))
     return range(change.size // SECTOR, -(-max(size, change.size) // SECTOR))
+
+
+def _written_back(old: list[Change], fresh: list[Change]) -> tuple[list[Change], list[Change]]:
+    """What a sync writes, and what of the forgotten changes it passes over."""
+    if any(isinstance(change, Truncate) for change in old):
+        return [*old, *fresh], []
+    dirty = {sector // PAGE for change in fresh for sector in sectors_of(change)}
+    pieces = [piece for change in old if isinstance(change, Write) for piece in _by_pages(change)]
+    written = [piece for piece in pieces if piece.at // (PAGE * SECTOR) in dirty]
+    left = [piece for piece in pieces if piece.at // (PAGE * SECTOR) not in dirty]
+    return [*written, *fresh], list(left)
+
+
+def _by_pages(change: Write) -> Iterator[Write]:
+    size, end = PAGE * SECTOR, change.at + len(change.data)
+    for page in range(change.at // size, -(-end // size)):
+        start, stop = max(change.at, page * size), min(end, (page + 1) * size)
+        yield Write(change.file, start, change.data[start - change.at : stop - change.at])
 
 
 def _after(durable: bytes, changes: list[Change], fate: Fate) -> bytes:

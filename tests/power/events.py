@@ -21,10 +21,15 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """It has returned; ``changes`` of the file had been asked for when it was called."""
+    """It has returned; ``changes`` of the file had been asked for when it was called.
+
+    One that ``failed`` is told once: the system takes what could not be written for written, and
+    the next sync does not try it again.
+    """
 
     file: int
     changes: int
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,18 @@ class SyncDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """COMMIT has returned; ``state`` is the digest of all that the store then held."""
+class Trying:
+    """COMMIT is about to be called; ``state`` is the digest of all that the store will hold."""
 
     number: int
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """COMMIT has returned."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +82,5 @@ class Acknowledged:
 
 
 OnDisk = Write | Truncate | Sync | Link | Unlink | SyncDirectory
-Said = Commit | Begun | Acknowledged
+Said = Trying | Commit | Begun | Acknowledged
 Event = OnDisk | Said

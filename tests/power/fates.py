@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from tests.power.disk import SECTOR, Disk, Fate, File, sectors_of
+from tests.power.disk import PAGE, SECTOR, Disk, Fate, File, sectors_of
 from tests.power.events import Truncate
-
-_PAGE = 8  # sectors: what an operating system writes back at a time
 
 Choose = Callable[[random.Random, File], Fate]
 
@@ -37,7 +35,7 @@ def scattered(dice: random.Random, file: File) -> Fate:
 
 def by_pages(dice: random.Random, file: File) -> Fate:
     """Every page at a time of its own."""
-    return _each(dice, file, _PAGE)
+    return _each(dice, file, PAGE)
 
 
 def one_lost(dice: random.Random, file: File) -> Fate:

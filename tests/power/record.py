@@ -21,6 +21,7 @@ from tests.power.events import (
     Sync,
     SyncDirectory,
     Truncate,
+    Trying,
     Unlink,
     Write,
 )
@@ -35,18 +36,26 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Record:
-    """A whole workload. ``states`` are the digests of all that was ever committed, by number."""
+    """A whole workload. ``states`` are the digests of all that was to be committed, by number.
+
+    There are two of a number where a commit failed, and may have been kept all the same.
+    """
 
     name: str
     events: list[Event]
 
     @cached_property
-    def states(self) -> dict[int, str]:
-        made = {event.number: event.state for event in self.events if isinstance(event, Commit)}
-        return {0: EMPTY, **made}
+    def states(self) -> dict[int, set[str]]:
+        found = {0: {EMPTY}}
+        for event in self.events:
+            if isinstance(event, Trying):
+                found.setdefault(event.number, set()).add(event.state)
+        return found
 
 
-def record(seed: int, synchronous: str, *, broken: str = "", steps: int = 60) -> Record:
+def record(
+    seed: int, synchronous: str, *, broken: str = "", failing: str = "", steps: int = 60
+) -> Record:
     """Run the workload on an empty directory, in memory where there is one."""
     with tempfile.TemporaryDirectory(dir=memory_directory(), prefix="power-") as place:
         directory, trace = Path(place, "disk"), Path(place, "trace")
@@ -54,11 +63,12 @@ def record(seed: int, synchronous: str, *, broken: str = "", steps: int = 60) ->
         options = {"seed": seed, "synchronous": synchronous, "steps": steps, "broken": broken}
         what = [str(directory), str(Path(place, NOTES)), json.dumps(options)]
         command = [sys.executable, "-m", "tests.power.workload", *what]
-        run_traced(["env", f"PYTHONPATH={_ROOT}", *command], trace)
+        run_traced(["env", f"PYTHONPATH={_ROOT}", *command], trace, failing=failing)
         with trace.open() as lines:
             events = list(_Reader(directory, Path(place, NOTES)).events(calls(lines)))
         _check_whole(events, directory)
-    return Record(f"{synchronous} {broken} {seed}".replace("  ", " "), events)
+    name = " ".join(filter(None, (synchronous, broken, failing, str(seed))))
+    return Record(name, events)
 
 
 def _check_whole(events: list[Event], directory: Path) -> None:
@@ -166,10 +176,10 @@ class _Reader:
     def _synced(self, call: Call) -> Iterator[Event]:
         opened = self._open.get(int(call.args[0]))
         if opened is not None and opened.file == _DIRECTORY:
-            yield SyncDirectory()
+            yield from () if call.result else [SyncDirectory()]
         elif (opened := self._ours(call)) is not None:
             before = [ticket for ticket in self._changes[opened.file] if ticket < call.ticket]
-            yield Sync(opened.file, len(before))
+            yield Sync(opened.file, len(before), failed=call.result != 0)
 
     def _unlinked(self, call: Call) -> Iterator[Event]:
         path = Path(call.text(0 if call.name == "unlink" else 1))
@@ -210,8 +220,10 @@ def said(note: bytes) -> Said:
     """What the workload wrote down."""
     kind, *rest = json.loads(note)
     match kind, rest:
-        case "commit", [int(number), str(state)]:
-            return Commit(number, state)
+        case "trying", [int(number), str(state)]:
+            return Trying(number, state)
+        case "commit", [int(number)]:
+            return Commit(number)
         case "begun", [int(step), dict(what)]:
             return Begun(step, what)
         case "acknowledged", [int(step)]:

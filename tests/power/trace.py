@@ -23,6 +23,7 @@ UNEXPECTED = (
     "open,creat,openat2,truncate,writev,pwritev,pwritev2,fallocate,sync_file_range,link,linkat,"
     "symlink,symlinkat,dup,dup2,dup3,copy_file_range,sendfile,splice,mmap,io_uring_setup"
 )
+SYNCS = ("fsync", "fdatasync")
 _LONGEST = 1 << 20
 
 _LINE = re.compile(r"(\d+) +(.*)")
@@ -48,13 +49,17 @@ class Call:
         return as_bytes(self.args[at]).decode()
 
 
-def run_traced(command: Sequence[str], output: Path, *, within: float = 120.0) -> None:
-    """Run it to its end; it must end well."""
+def run_traced(
+    command: Sequence[str], output: Path, *, failing: str = "", within: float = 120.0
+) -> None:
+    """Run it to its end; it must end well. ``failing="7..9"`` are syncs that get an error."""
     strace = shutil.which("strace")
     if strace is None:
         raise FileNotFoundError(NO_STRACE)
     calls = f"trace={_FILES},{_CHANGES}," + ",".join(f"?{name}" for name in UNEXPECTED.split(","))
     flags = ["-f", "-xx", "-s", str(_LONGEST), "-e", calls, "-e", "signal=none"]
+    if failing:
+        flags += ["-e", f"inject=fdatasync:error=EIO:when={failing}"]
     done = subprocess.run(
         [strace, *flags, "-o", str(output), *command],
         capture_output=True, text=True, timeout=within, check=False,
@@ -64,7 +69,7 @@ def run_traced(command: Sequence[str], output: Path, *, within: float = 120.0) -
 
 
 def calls(lines: Iterable[str]) -> Iterator[Call]:
-    """Every call that returned and did not fail, in the order of returning."""
+    """Every call that returned, in the order of returning; of those that failed only syncs."""
     pending: dict[str, tuple[str, int]] = {}
     for ticket, line in enumerate(lines):
         thread, body = _halves(line)
@@ -92,7 +97,7 @@ def _parsed(body: str, ticket: int) -> Call | None:
     match = _CALL.fullmatch(body)
     if match is None:
         raise TraceError(f"no call: {body[:200]!r}")
-    if match[3].startswith("-") or match[3] == "?":
+    if match[3] == "?" or (match[3].startswith("-") and match[1] not in SYNCS):
         return None
     # Texts are hexadecimal throughout, so that no comma is part of one.
     return Call(match[1], tuple(match[2].split(", ")), int(match[3], 0), ticket)

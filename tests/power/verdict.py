@@ -84,7 +84,7 @@ class Judge:
             return Verdict(Outcome.CORRUPT, cut, 0, repr(error))
         if sound != "ok":
             return Verdict(Outcome.CORRUPT, cut, commits, str(sound))
-        if {state, seen or state} != {cut.record.states.get(commits)}:
+        if not {state, seen or state} <= cut.record.states.get(commits, set()):
             return Verdict(Outcome.HALF, cut, commits, f"no commit left {commits}: {state}, {seen}")
         if commits < cut.acknowledged and not self._may_undo:
             detail = f"{cut.acknowledged} commits were acknowledged, {commits} are there"

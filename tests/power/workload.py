@@ -61,11 +61,16 @@ class Notes:
     def __call__(self, *note: Any) -> None:
         os.write(self._file, json.dumps(note).encode())
 
-    def committed(self, connection: sqlite3.Connection) -> None:
+    def commit(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
         number, state = read_state(connection)
-        if number != self._commits:
-            self._commits = number
-            self("commit", number, state)
+        is_new = number != self._commits
+        if is_new:
+            self("trying", number, state)
+        cursor = sqlite3.Connection.execute(connection, "COMMIT")
+        self._commits = number
+        if is_new:
+            self("commit", number)
+        return cursor
 
     async def step(self, doing: Awaitable[Any], **what: Any) -> Any:
         self._steps += 1
@@ -84,10 +89,9 @@ def connection_maker(notes: Notes, dice: random.Random, broken: str) -> Any:
         def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
             if broken == "no-sync" and sql.startswith("PRAGMA synchronous"):
                 sql = "PRAGMA synchronous = OFF"
-            cursor = super().execute(sql, parameters)
             if sql == "COMMIT":
-                notes.committed(self)
-            return cursor
+                return notes.commit(self)
+            return super().execute(sql, parameters)
 
     def make(uri: str) -> sqlite3.Connection:
         how: dict[str, Any] = {"uri": True, "timeout": 0, "check_same_thread": False}
