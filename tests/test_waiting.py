@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from data_fetcher_core import Entry, Lease
 from data_fetcher_core.clock import SYSTEM_CLOCK
 from data_fetcher_core.errors import QueueFull, StoreLost, ValidationError
+from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.testing import ManualClock, make_faulty
 from tests.children import child, said
@@ -582,3 +586,37 @@ async def test_woken_by_another_process(make_queue: MakeQueue, store_url: str) -
         assert said(process) == "waiting"
         await queue.enqueue(["from here"])
         assert await asyncio.to_thread(said, process) == ["from here"]
+
+
+@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
+async def test_those_who_wait_do_not_wake_each_other(make_queue: MakeQueue) -> None:
+    """A look that found nothing is written down, as a heartbeat; that is no news to the others."""
+    queues = [make_queue(clock=SYSTEM_CLOCK) for _ in range(3)]
+    asked = [_counted(queue._engine) for queue in queues]
+    await asyncio.gather(*(queue.lease(wait=1.5) for queue in queues))
+    assert all(len(leases) <= 6 for leases in asked), [len(leases) for leases in asked]
+
+
+def _counted(engine: Any) -> list[object]:
+    """Grows with each time the engine is asked for leases."""
+    asked: list[object] = []
+    plain = engine.lease
+
+    async def lease(*args: Any, **rest: Any) -> Any:
+        asked.append(args)
+        return await plain(*args, **rest)
+
+    engine.lease = lease
+    return asked
+
+
+async def test_a_store_is_not_kept_by_those_who_waited_for_it(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "run.db")
+    queue = KVStoreQueue(store, "fetch:t", clock=SYSTEM_CLOCK)
+    await queue.lease(wait=0.1)
+    await queue.close()
+    await store.close()
+    forgotten = weakref.ref(store)
+    del queue, store
+    gc.collect()
+    assert forgotten() is None

@@ -1,7 +1,9 @@
 """Waking those who wait on an ordered store: at once in this process, soon in another.
 
 Queues that share a store object share its wake-ups. Where other processes write too, the store's
-change counter is looked at while somebody waits, and never otherwise.
+change counter is looked at while somebody waits, and never otherwise. That another process has
+written something is no news by itself: it may be a heartbeat, or a look at the queue that found
+nothing. Two who wait would wake each other with theirs for ever.
 """
 
 from __future__ import annotations
@@ -9,25 +11,52 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from weakref import WeakKeyDictionary
+from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.kv_store.base import ChangeCounter
 from data_fetcher_core.kv_store.transactional import TransactionalStore
+from data_fetcher_core.queue.ordered_keys import OrderedKeys
 from data_fetcher_core.queue.racing import race
 
 LOOK_EVERY = 0.05
 
 
+class Elsewhere:
+    """What other processes do to a queue, as far as it concerns who waits.
+
+    All that does changes the state of the queue: how many are where, and the number of places
+    that were ever given.
+    """
+
+    def __init__(self, store: TransactionalStore, namespace: bytes) -> None:
+        # Weak: what the store is looked up by must not keep it.
+        self._store = ref(store)
+        self._state_key = OrderedKeys(namespace).state
+        self._seen: int | None = None
+        self._state: bytes | None = None
+
+    async def has_news(self) -> bool:
+        store: Any = self._store()
+        seen = await store.change_count()
+        if seen == self._seen:
+            return False
+        # The counter was asked first: what is written from now on moves it again.
+        (state,) = await store.transact(lambda tx: tx.get_many([self._state_key]))
+        has_news = self._seen is None or state != self._state
+        self._seen, self._state = seen, state
+        return has_news
+
+
 class Wakeups:
     """Counts what may have changed, and lets waiters sleep until the count moves."""
 
-    def __init__(self, counter: ChangeCounter | None) -> None:
-        self._counter = counter
+    def __init__(self, elsewhere: Elsewhere | None) -> None:
+        self._elsewhere = elsewhere
         self._count = 0
-        self._foreign: int | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         # Threads with loops of their own may share a store object.
         self._lock = threading.Lock()
@@ -62,13 +91,11 @@ class Wakeups:
             self._waiters.discard(waiter)
 
     async def _look(self, mark: int) -> None:
-        if self._counter is None:
+        if self._elsewhere is None:
             await anyio.sleep_forever()
             return
         while self._count == mark:
-            seen = await self._counter.change_count()
-            if seen != self._foreign:
-                self._foreign = seen
+            if await self._elsewhere.has_news():
                 self.notify()
                 return
             await anyio.sleep(LOOK_EVERY)
@@ -86,5 +113,6 @@ def wakeups_of(store: TransactionalStore, namespace: bytes) -> Wakeups:
     """The wake-ups that all queues of this namespace on this store object share."""
     of_store = _shared.setdefault(store, {})
     if namespace not in of_store:
-        of_store[namespace] = Wakeups(store if isinstance(store, ChangeCounter) else None)
+        shared = isinstance(store, ChangeCounter)
+        of_store[namespace] = Wakeups(Elsewhere(store, namespace) if shared else None)
     return of_store[namespace]
