@@ -155,6 +155,31 @@ async def test_requeue_some_or_all(queue: KVStoreQueue) -> None:
     assert (await accounted(queue)).requeued == 5
 
 
+async def test_requeue_does_not_chase_what_fails_again(make_queue: MakeQueue) -> None:
+    """What it has requeued may be buried again before it has come to the end of the list."""
+    queue, worker = make_queue(), make_queue()
+    await queue.enqueue([Entry(n, id=f"id{n}") for n in range(2)])
+    await _bury_all(worker)
+    engine: Any = queue._engine
+    requeue = engine.requeue
+
+    async def requeue_and_lose_again(*args: Any) -> int:
+        count: int = await requeue(*args)
+        await _bury_all(worker)
+        return count
+
+    engine.requeue = requeue_and_lose_again
+    async with asyncio.timeout(5.0):
+        assert await queue.requeue() == 2
+        assert await queue.requeue(["id0"]) == 1
+    assert (await accounted(queue)).dead == 2
+
+
+async def _bury_all(queue: KVStoreQueue) -> None:
+    for lease in await queue.lease(9):
+        await lease.bury("no")
+
+
 async def test_purge_by_age(queue: KVStoreQueue, clock: ManualClock) -> None:
     await queue.enqueue(range(3))
     for lease in await queue.lease(3):

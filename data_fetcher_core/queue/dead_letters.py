@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
@@ -22,15 +23,17 @@ _NOTHING = Record(b"", b"", b"", Priority.NORMAL, b"")
 
 
 async def pages(
-    engine: QueueEngine, op_timeout: float, page_size: int = STEP
+    engine: QueueEngine, op_timeout: float, page_size: int = STEP, most: int = sys.maxsize
 ) -> AsyncIterator[list[Dead]]:
-    """All dead letters, oldest first, a page at a time."""
+    """All dead letters, or the first of them, oldest first, a page at a time."""
     after: Position | None = None
-    while True:
-        page = await insist(lambda after=after: engine.dead(after, page_size), op_timeout)  # type: ignore[misc]
+    while most > 0:
+        want = min(page_size, most)
+        page = await insist(lambda after=after, want=want: engine.dead(after, want), op_timeout)  # type: ignore[misc]
         if not page:
             return
         yield page
+        most -= len(page)
         after = page[-1].position
 
 

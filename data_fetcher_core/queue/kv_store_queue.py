@@ -225,8 +225,9 @@ class KVStoreQueue:
         """Make dead letters ready again, all of them without ids; their history is kept."""
         client = (await self.open_session()).client
         wanted = None if ids is None else {identity.decode() for identity in read_ids(ids)}
-        requeued = 0
-        async for page in dead_letters.pages(self._engine, self._options.op_timeout):
+        # Those that fail again meanwhile come after those that there were.
+        requeued, there = 0, (await self.stats()).dead
+        async for page in dead_letters.pages(self._engine, self._options.op_timeout, most=there):
             at = dead_letters.chosen(page, wanted, self._serializer)
             requeued += await client.ask("requeue", lambda op, at=at: self._engine.requeue(op, at))  # type: ignore[misc]
         return requeued
