@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -552,6 +553,30 @@ async def test_a_dropped_lease_is_given_back_by_the_heartbeat(
     (lease,) = await queue.lease()
     assert (lease.item, lease.attempts, lease.deaths) == ("dropped", 0, 0)
     assert items(leases) == ["held"] * another
+
+
+async def test_a_lease_that_could_not_be_settled_is_not_kept_by_its_error(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    """Nobody waits for the garbage collector: an idle process may not run it for hours."""
+    faulty = make_faulty(open_store())
+    queue = make_queue(store=faulty)
+    await queue.enqueue(["a"])
+    (lease,) = await queue.lease()
+    await impatient(queue)
+    gc.disable()
+    try:
+        for call in range(1, 50):
+            faulty.faults.plan(Fault.BEFORE, faulty.verb, call)
+        with suppress(StoreUnavailable):
+            await lease.release(error="no")
+        faulty.faults.heal()
+        await impatient(queue, 10.0)
+        del lease
+        await beat_twice(queue)
+        assert await places(queue) == {"ready": 1}
+    finally:
+        gc.enable()
 
 
 async def test_two_beats_are_needed_and_are_enough(make_queue: MakeQueue) -> None:

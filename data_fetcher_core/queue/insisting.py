@@ -32,7 +32,12 @@ async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: flo
         except StoreUnavailable as error:
             failure = error
         if deadline - now() <= pause:
-            raise failure
+            try:
+                raise failure
+            finally:
+                # An error that its own traceback holds is kept, with all who wait for it and the
+                # leases that they were settling, until garbage is collected.
+                del failure
         await anyio.sleep(pause)
     raise AssertionError("unreachable")
 
