@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from data_fetcher_core.core import Storage
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store import KeyValueStore, create_kv_store
+from data_fetcher_core.showing import shown
 from data_fetcher_core.storage import FileStorage, S3Storage
 
 
@@ -71,7 +72,7 @@ def _storage(
         return FileStorage(_needed("file_path", file_path), fsync=fsync)
     if storage_type == "s3":
         return S3Storage(str(_needed("s3_url", s3_url)), **s3_options)
-    raise ConfigurationError(f"storage_type must be 'file' or 's3', not {storage_type!r:.80}")
+    raise ConfigurationError(f"storage_type must be 'file' or 's3', not {shown(storage_type)}")
 
 
 def _needed(name: str, value: str | Path | None) -> str | Path:

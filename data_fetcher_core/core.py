@@ -21,6 +21,7 @@ from typing import Any, Protocol, Self
 from yarl import URL
 
 from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.showing import shown
 
 
 class Priority(IntEnum):
@@ -79,8 +80,8 @@ class RequestMeta:
         assign(self, "url", _as_url(url))
         assign(self, "depth", depth)
         assign(self, "referer", referer)
-        assign(self, "headers", dict(headers or {}))
-        assign(self, "flags", dict(flags or {}))
+        assign(self, "headers", _as_dict(headers, "headers") if headers else {})
+        assign(self, "flags", _as_dict(flags, "flags") if flags else {})
 
     def __hash__(self) -> int:
         return hash((self.url, self.depth, self.referer))
@@ -141,6 +142,13 @@ def _as_url(url: URL | str) -> URL:
         return URL(url)
     except (ValueError, IndexError) as error:
         raise ValidationError(f"not a URL: {url[:200]!r} ({error})") from None
+
+
+def _as_dict(given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    try:
+        return dict(given)
+    except (TypeError, ValueError):
+        raise ValidationError(f"{what} must map names to values, not be {shown(given)}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.showing import shown
+
+# A store counts no longer delays than a century.
+_LONGEST = 100 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,10 @@ class FixedDelays:
     delays: tuple[float, ...] = (1.0, 5.0, 30.0)
 
     def __post_init__(self) -> None:
-        if not self.delays or any(not 0 <= delay < float("inf") for delay in self.delays):
+        listed = isinstance(self.delays, tuple | list)
+        if not listed or not self.delays or not all(map(_is_duration, self.delays)):
             raise ConfigurationError(
-                f"delays must be one or more numbers of seconds from 0 up, not {self.delays!r}"
+                f"delays must be one or more numbers of seconds from 0 up, not {shown(self.delays)}"
             )
 
     def decide(self, attempts: int, error: BaseException | None) -> Decision:
@@ -64,9 +69,12 @@ class Exponential:
     chance: Callable[[], float] = field(default=random.random, repr=False)
 
     def __post_init__(self) -> None:
-        if not (0 <= self.first <= self.most < float("inf") and self.factor >= 1):
-            raise ConfigurationError(f"needs 0 <= first <= most and factor >= 1: {self!r}")
-        if not 0 <= self.jitter <= 1:
+        for name in ("first", "factor", "most", "jitter"):
+            if not _is_duration(value := getattr(self, name)):
+                raise ConfigurationError(f"{name} must be a number from 0 up, not {shown(value)}")
+        if not (self.first <= self.most and self.factor >= 1):
+            raise ConfigurationError(f"needs first <= most and factor >= 1: {self!r}")
+        if self.jitter > 1:
             raise ConfigurationError(f"jitter must be from 0 to 1, not {self.jitter!r}")
 
     def decide(self, attempts: int, error: BaseException | None) -> Decision:
@@ -96,6 +104,11 @@ class ByException:
         bases = type(error).__mro__ if error is not None else ()
         chosen = next((self.policies[base] for base in bases if base in self.policies), None)
         return (chosen or self.otherwise).decide(attempts, error)
+
+
+def _is_duration(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value <= _LONGEST  # type: ignore[operator]
 
 
 def bounded(

@@ -16,7 +16,7 @@ PACKAGE = Path(data_fetcher_core.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up: each may import those below it and itself, none above.
 LAYERS = [
-    {"errors", "exceptions", "clock", "deadlines"},
+    {"errors", "exceptions", "clock", "deadlines", "showing"},
     {"core"},
     {"events", "retry", "settings"},
     {"kv_store"},

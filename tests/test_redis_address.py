@@ -60,7 +60,7 @@ def test_credentials_are_read() -> None:
         ("", "no scheme"),
         ("localhost:6379", "no scheme"),
         ("http://host", "'http' is no scheme"),
-        ("redis://host:port", "'host:port'.*number"),
+        ("redis://host:port", "'host:…'.*number"),
         ("redis://host:70000", "65535"),
         ("redis://host:0", "port 0"),
         ("redis://[::1", "cannot be read"),

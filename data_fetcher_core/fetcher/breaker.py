@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.showing import shown
 
 _BUCKETS = 10
+_LEAST, _MOST = 1e-3, 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +37,16 @@ class BreakerOptions:
         for name, least in counts.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigurationError(f"{name} must be a whole number from {least}: {value!r}")
+                raise ConfigurationError(
+                    f"{name} must be a whole number from {least}: {shown(value)}"
+                )
         for name in ("share", "window", "cooldown", "longest_cooldown"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ConfigurationError(f"{name} must be a number above 0, not {value!r}")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not _LEAST <= value <= _MOST:
+                raise ConfigurationError(
+                    f"{name} must be a number from {_LEAST:g} to {_MOST:g}, not {shown(value)}"
+                )
 
     def cooldown_at(self, level: int) -> float:
         return min(self.longest_cooldown, self.cooldown * 2.0 ** min(level - 1, 30))

@@ -27,6 +27,7 @@ from data_fetcher_core.fetcher.turns import (
     turn_lane,
 )
 from data_fetcher_core.queue import KVStoreQueue, Lease
+from data_fetcher_core.showing import shown
 
 
 class Feeder:
@@ -154,5 +155,5 @@ class Feeder:
 
 def _listed(found: Any) -> list[Any]:
     if isinstance(found, str | bytes) or inspect.isawaitable(found):
-        raise ValidationError(f"get_next_urls gives a list of requests, not {found!r:.80}")
+        raise ValidationError(f"get_next_urls gives a list of requests, not {shown(found)}")
     return list(found)

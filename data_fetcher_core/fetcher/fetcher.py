@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -37,8 +37,12 @@ from data_fetcher_core.fetcher.turns import locator_of, name_locators
 from data_fetcher_core.fetcher.working import Worker
 from data_fetcher_core.queue import KVStoreQueue, Lease, RequestMetaSerializer
 from data_fetcher_core.queue.stream import LeaseStream
+from data_fetcher_core.showing import shown
 
 BIRTH = "birth"
+# Each is a task from the beginning: more would only be memory.
+_MOST_WORKERS = 100_000
+_LARGEST_TARGET = 10**9
 # How long a run that failed or was cancelled may take to give back: milliseconds, usually.
 _GOODBYE = 2.0
 
@@ -247,13 +251,27 @@ class _Run:
 
 
 def check_plan(plan: FetchPlan) -> None:
-    for name in ("concurrency", "target_queue_size"):
+    for name, most in (("concurrency", _MOST_WORKERS), ("target_queue_size", _LARGEST_TARGET)):
         value = getattr(plan, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValidationError(f"{name} must be a whole number from 1 up, not {value!r:.80}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise ValidationError(
+                f"{name} must be a whole number from 1 up to {most}, not {shown(value)}"
+            )
     run_id = plan.context.run_id
     if not isinstance(run_id, str) or not run_id:
-        raise ConfigurationError(f"run_id must be a non-empty string, not {run_id!r:.80}")
+        raise ConfigurationError(f"run_id must be a non-empty string, not {shown(run_id)}")
+    _check_recipe(plan.recipe)
+
+
+def _check_recipe(recipe: Any) -> None:
+    locators = getattr(recipe, "bundle_locators", None)
+    if isinstance(locators, str | bytes) or not isinstance(locators, Sequence):
+        raise ConfigurationError(f"a recipe has a list of locators, unlike {shown(recipe)}")
+    for locator in locators:
+        if not callable(getattr(locator, "get_next_urls", None)):
+            raise ConfigurationError(f"a locator has get_next_urls(), unlike {shown(locator)}")
+    if not callable(getattr(recipe.bundle_loader, "load", None)):
+        raise ConfigurationError(f"a loader has load(), unlike {shown(recipe.bundle_loader)}")
 
 
 def store_of(context: FetchRunContext) -> Any:

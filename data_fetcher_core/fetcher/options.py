@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.fetcher.breaker import BreakerOptions
 from data_fetcher_core.queue.options import QueueOptions
+from data_fetcher_core.showing import shown
+
+_LONGEST = 100 * 365 * 86_400.0
+_MOST_PAGES = 2**31 - 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +35,22 @@ class FetcherOptions:
     """When a host that fails is left alone."""
 
     def __post_init__(self) -> None:
+        for name, kind in (("queue", QueueOptions), ("breaker", BreakerOptions)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigurationError(f"{name} must be a {kind.__name__}, not {shown(value)}")
         for name in ("request_timeout", "locator_timeout", "grace"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value < float("inf") or (value == 0 and name != "grace"):
-                raise ConfigurationError(f"{name} must be a number of seconds, not {value!r:.80}")
+            if not number or not 0 <= value <= _LONGEST or (value == 0 and name != "grace"):
+                raise ConfigurationError(f"{name} must be a number of seconds, not {shown(value)}")
         if isinstance(self.max_pages, bool) or not isinstance(self.max_pages, int):
-            raise ConfigurationError(f"max_pages must be a whole number, not {self.max_pages!r}")
-        if self.max_pages < 0:
-            raise ConfigurationError(f"max_pages must be 0 or more, not {self.max_pages}")
+            raise ConfigurationError(
+                f"max_pages must be a whole number, not {shown(self.max_pages)}"
+            )
+        if not 0 <= self.max_pages <= _MOST_PAGES:
+            raise ConfigurationError(
+                f"max_pages must be from 0 to {_MOST_PAGES}, not {shown(self.max_pages)}"
+            )
 
     def for_queue(self, locators: int) -> QueueOptions:
         """What the queue is told. The first turn of each locator has a key, too."""

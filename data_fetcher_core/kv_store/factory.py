@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store.base import KeyValueStore
+from data_fetcher_core.showing import is_unicode, shown
 
 _DEFAULT_REDIS: dict[str, Any] = {"redis_host": "localhost", "redis_port": 6379, "redis_db": 0}
 
@@ -74,8 +75,8 @@ def _resolve(store_type: str, url: str | None) -> tuple[str, str | None]:
             )
         return _kind_of(store_type), store_type
     if store_type not in _MAKERS:
-        shown = repr(store_type) if store_type.isalnum() else "this text"
-        raise ConfigurationError(f"{shown} is no type of store: {_KNOWN}")
+        told = shown(store_type) if store_type.isalnum() else "this text"
+        raise ConfigurationError(f"{told} is no type of store: {_KNOWN}")
     if url is not None and _kind_of(url) != store_type:
         raise ConfigurationError(
             f"store_type is {store_type!r} but the scheme of url is {_scheme(url)!r}: "
@@ -118,11 +119,11 @@ def _make_sqlite(wanted: _Wanted) -> KeyValueStore:
 
 def _path_in(url: str, path: str | PathLike[str] | None) -> str:
     if path is not None:
-        raise ConfigurationError(f"the file is given twice, by url and by path={path!r}")
+        raise ConfigurationError(f"the file is given twice, by url and by path={shown(path)}")
     parts = urlsplit(url)
     if parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"{url!r} must be sqlite:/// and a path, with '?' and '#' percent-encoded: "
+            "a URL of SQLite must be sqlite:/// and a path, with '?' and '#' percent-encoded: "
             "sqlite:///runs.db (relative) or sqlite:////var/lib/runs.db (absolute)"
         )
     return unquote(parts.path.removeprefix("/"))
@@ -151,8 +152,8 @@ def _only(url: str, server: dict[str, Any]) -> str:
 
 def _redis_url(server: dict[str, Any]) -> str:
     host, port, db = server["redis_host"], server["redis_port"], server["redis_db"]
-    if not isinstance(host, str) or not host:
-        raise ConfigurationError(f"redis_host is a host's name or address, not {host!r}")
+    if not isinstance(host, str) or not host or not is_unicode(host):
+        raise ConfigurationError(f"redis_host is a host's name or address, not {shown(host)}")
     _check_number("redis_port", port, 1, 65_535)
     _check_number("redis_db", db, 0, 2**31 - 1)
     return f"redis://{f'[{host}]' if ':' in host else quote(host, safe='')}:{port}/{db}"
@@ -160,7 +161,7 @@ def _redis_url(server: dict[str, Any]) -> str:
 
 def _check_number(name: str, value: int, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigurationError(f"{name} is a number from {least} to {most}, not {value!r}")
+        raise ConfigurationError(f"{name} is a number from {least} to {most}, not {shown(value)}")
 
 
 _MAKERS: dict[str, Callable[[_Wanted], KeyValueStore]] = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import orjson
 
 from data_fetcher_core.errors import StoreCorrupt, ValidationError
+from data_fetcher_core.showing import shown
 
 _LONGEST_KEY = 16_384
 
@@ -51,8 +53,8 @@ def check_ttl(ttl: float | None) -> float | None:
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < math.inf:
-        raise ValidationError(f"ttl must be a number of seconds above 0, not {ttl!r}")
-    return min(float(ttl), 1e10)
+        raise ValidationError(f"ttl must be a number of seconds above 0, not {shown(ttl)}")
+    return float(min(ttl, 1e10))
 
 
 def check_limit(limit: int | None) -> int | None:
@@ -60,5 +62,5 @@ def check_limit(limit: int | None) -> int | None:
     if limit is None:
         return None
     if isinstance(limit, bool) or not isinstance(limit, int):
-        raise ValidationError(f"limit must be a whole number or None, not {limit!r}")
-    return max(limit, 0)
+        raise ValidationError(f"limit must be a whole number or None, not {shown(limit)}")
+    return min(max(limit, 0), sys.maxsize)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from data_fetcher_core.queue.showing import shown
+from data_fetcher_core.showing import shown
 
 KEPT = (
     "content-disposition",

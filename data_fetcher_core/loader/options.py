@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import metadata
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from yarl import URL
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.loader.addresses import Network
 from data_fetcher_core.loader.headers import flaw_in_header
-from data_fetcher_core.queue.showing import shown
+from data_fetcher_core.showing import shown
 
 _MIB = 1024 * 1024
 _LARGEST = 2**62
@@ -80,13 +81,22 @@ class HttpOptions:
         _ = self.networks
         if self.proxy is not None:
             proxy_url(self.proxy)
-        if self.ca_file is not None and not Path(self.ca_file).is_file():
-            raise ConfigurationError(f"ca_file must be a PEM file, and {self.ca_file!r} is none")
+        if self.ca_file is not None and not _is_file(self.ca_file):
+            raise ConfigurationError(
+                f"ca_file must be a PEM file, and {shown(self.ca_file)} is none"
+            )
 
     @property
     def networks(self) -> tuple[Network, ...]:
         """What ``allow_networks`` names."""
         return tuple(_network(text) for text in self.allow_networks)
+
+
+def _is_file(path: object) -> bool:
+    try:
+        return isinstance(path, str | PathLike) and Path(path).is_file()
+    except (OSError, ValueError):  # too long, or no text that can be a path
+        return False
 
 
 def proxy_url(text: str) -> URL:

@@ -16,7 +16,7 @@ from data_fetcher_core.queue.engine import NewRequest
 from data_fetcher_core.queue.identity import id_from_key, random_id, seen_from_key
 from data_fetcher_core.queue.options import QueueOptions, microseconds
 from data_fetcher_core.queue.records import Record
-from data_fetcher_core.queue.showing import shown
+from data_fetcher_core.showing import shown
 
 _NORMAL = int(Priority.NORMAL)
 _LONGEST_ID = 255
@@ -140,6 +140,7 @@ def read_checkpoint(checkpoint: Mapping[str, Any] | None) -> Mapping[bytes, byte
 
 
 def read_lanes(lanes: Iterable[str]) -> list[bytes]:
+    check_several(lanes, "lanes are given as a list")
     return [_text(lane, "lane", 0, _LONGEST_LANE) for lane in lanes]
 
 
@@ -148,9 +149,16 @@ def read_namespace(namespace: str) -> bytes:
 
 
 def read_ids(ids: Iterable[str]) -> list[bytes]:
-    if isinstance(ids, str | bytes):
-        raise ValidationError(f"ids are given as a list: [{shown(ids)}], not {shown(ids)}")
+    check_several(ids, "ids are given as a list")
     return [_text(identity, "id", 1, _LONGEST_ID) for identity in ids]
+
+
+def check_several(items: object, rule: str) -> None:
+    """Refuse what is one thing where several are meant; a text is one, too."""
+    if type(items) in (list, tuple):  # as nearly always
+        return
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise ValidationError(f"{rule}, not {shown(items)}")
 
 
 def check_duration(value: object, what: str) -> float:

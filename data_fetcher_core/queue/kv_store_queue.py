@@ -13,7 +13,6 @@ from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
 from data_fetcher_core.errors import (
     ConfigurationError,
     LeaseLost,
-    ValidationError,
 )
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
@@ -27,6 +26,7 @@ from data_fetcher_core.queue.entries import (
     Defaults,
     check_count,
     check_duration,
+    check_several,
     read_checkpoint,
     read_ids,
     read_item,
@@ -41,9 +41,9 @@ from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.selection import Selection, read_selection
 from data_fetcher_core.queue.serializers import JSONSerializer
 from data_fetcher_core.queue.session import Session
-from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.queue.stream import LeaseStream, Until
 from data_fetcher_core.queue.together import Together
+from data_fetcher_core.showing import shown
 
 T = TypeVar("T")
 _USE_DEFAULT = -1
@@ -68,7 +68,9 @@ class KVStoreQueue:
         subscriber: Subscriber = log_event,
     ) -> None:
         if not isinstance(namespace, str) or not namespace:
-            raise ConfigurationError(f"namespace must be a non-empty string, not {namespace!r}")
+            raise ConfigurationError(
+                f"namespace must be a non-empty string, not {shown(namespace)}"
+            )
         self._namespace = namespace
         self._store = kv_store
         self._serializer = serializer or JSONSerializer()
@@ -100,8 +102,7 @@ class KVStoreQueue:
         a ``checkpoint`` everything is one step. If it fails, the error's ``accepted`` tells how
         many are safely in.
         """
-        if items is None or isinstance(items, str | bytes | Mapping):
-            raise ValidationError(f"enqueue takes an iterable of items, not {shown(items)}")
+        check_several(items, "enqueue takes an iterable of items")
         session = self.session_at_hand() or await self.open_session()
         intake = Intake(session.client, int(self._stored["capacity"]))
         return await intake.run(items, Defaults(lane, priority, delay, expires_in), checkpoint)

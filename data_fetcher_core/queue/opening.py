@@ -13,6 +13,7 @@ from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.queue.serializers import RequestMetaSerializer
+from data_fetcher_core.showing import shown
 
 
 class OwningQueue(KVStoreQueue):
@@ -48,7 +49,7 @@ def open_queue(
     the queue; or a store of your own, and left open.
     """
     if not isinstance(run_id, str) or not run_id:
-        raise ConfigurationError(f"run_id must be a non-empty string, not {run_id!r}")
+        raise ConfigurationError(f"run_id must be a non-empty string, not {shown(run_id)}")
     kind = OwningQueue if isinstance(store, str) else KVStoreQueue
     return kind(
         create_kv_store(store) if isinstance(store, str) else store,

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 
 from data_fetcher_core.core import PRIORITY_LABELS, Priority
 from data_fetcher_core.errors import ConfigurationError
-from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import FixedDelays, RetryPolicy
+from data_fetcher_core.showing import shown
 
 _LARGEST = 2**31 - 1
 _LONGEST = 10 * 365 * 86_400.0
@@ -75,12 +75,16 @@ class QueueOptions:
             _check_count(name, getattr(self, name), least=_LEAST.get(name, 0))
         for name in _DURATIONS:
             _check_duration(name, getattr(self, name), positive=name in _POSITIVE)
-        if self.on_full not in {"wait", "raise"}:
-            raise ConfigurationError(f"on_full must be 'wait' or 'raise', not {self.on_full!r}")
+        if self.on_full not in ("wait", "raise"):
+            raise ConfigurationError(
+                f"on_full must be 'wait' or 'raise', not {shown(self.on_full)}"
+            )
         if not isinstance(self.fair, bool):
-            raise ConfigurationError(f"fair must be True or False, not {self.fair!r}")
+            raise ConfigurationError(f"fair must be True or False, not {shown(self.fair)}")
         if not callable(getattr(self.retry, "decide", None)):
-            raise ConfigurationError(f"retry must be a policy with decide(), not {self.retry!r}")
+            raise ConfigurationError(
+                f"retry must be a policy with decide(), not {shown(self.retry)}"
+            )
         _check_labels(self.labels)
 
     def shared(self) -> dict[str, str]:
@@ -149,12 +153,13 @@ def _check_duration(name: str, value: object, *, positive: bool) -> None:
 
 def _check_labels(labels: object) -> None:
     if not isinstance(labels, Mapping):
-        raise ConfigurationError(f"labels must map names to priorities, not be {labels!r:.80}")
+        raise ConfigurationError(f"labels must map names to priorities, not be {shown(labels)}")
     for name, priority in labels.items():
         known = isinstance(priority, int) and not isinstance(priority, bool)
         if not isinstance(name, str) or not known or priority not in _PRIORITIES:
             raise ConfigurationError(
-                f"labels must map names to a Priority, 1 to 6, not {name!r:.80} to {priority!r:.80}"
+                f"labels must map names to a Priority, 1 to 6, not {shown(name)} to "
+                f"{shown(priority)}"
             )
 
 

@@ -29,13 +29,14 @@ from data_fetcher_core.queue.entries import (
     Defaults,
     EntryReader,
     check_duration,
+    check_several,
     read_checkpoint,
 )
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions, microseconds
 from data_fetcher_core.queue.records import Record, pack_failures, unpack_failures
-from data_fetcher_core.queue.showing import shown
 from data_fetcher_core.retry import Decision, bounded
+from data_fetcher_core.showing import shown
 
 _DEFAULTS = Defaults()
 _NOTHING = Addition()
@@ -161,6 +162,7 @@ class Settler:
 
 def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]:
     """What a page produced, to enter in one step with its completion."""
+    check_several(items, "children are given as a list")
     children = [reader.read(item, _DEFAULTS) for item in items]
     if len(children) > MOST_CHILDREN:
         raise ValidationError(

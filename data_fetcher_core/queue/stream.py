@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from data_fetcher_core.errors import ValidationError
 from data_fetcher_core.queue.engine import STEP
+from data_fetcher_core.queue.entries import check_count
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.selection import Selection
+from data_fetcher_core.showing import shown
 
 if TYPE_CHECKING:
     from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
@@ -41,11 +43,13 @@ class LeaseStream:
         self, queue: KVStoreQueue, prefetch: int, until: Until, selection: Selection
     ) -> None:
         if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
-            raise ValidationError(f"prefetch must be a whole number from 1 up, not {prefetch!r}")
-        if until not in {"closed", "drained"}:
-            raise ValidationError(f"until must be 'closed' or 'drained', not {until!r}")
+            raise ValidationError(
+                f"prefetch must be a whole number from 1 up, not {shown(prefetch)}"
+            )
+        if until not in ("closed", "drained"):
+            raise ValidationError(f"until must be 'closed' or 'drained', not {shown(until)}")
         self._queue = queue
-        self._prefetch = prefetch
+        self._prefetch = check_count(prefetch, "prefetch")
         self._until = until
         self._selection = selection
         self._buffer: deque[Lease] = deque()

@@ -37,8 +37,10 @@ from data_fetcher_core.recipes.paging import (
     Paging,
 )
 from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
+from data_fetcher_core.showing import is_unicode, shown
 
 _log = logging.getLogger(__name__)
+_LAST_PAGE = 10**15
 
 
 class ApiLocator:
@@ -63,6 +65,16 @@ class ApiLocator:
         items_path: str = "",
         item_url_path: str | None = None,
     ) -> None:
+        for name, text in (
+            ("cursor_path", cursor_path),
+            ("cursor_param", cursor_param),
+            ("page_param", page_param),
+            ("last_page_path", last_page_path),
+            ("items_path", items_path),
+            ("item_url_path", item_url_path),
+        ):
+            _check_text(name, text)
+        _check_page(first_page)
         _check_one_way(cursor_path, cursor_param, page_param, last_page_path)
         self._paging: Paging = LinkHeaderPaging()
         if cursor_path is not None:
@@ -131,6 +143,19 @@ class ApiLocator:
             _log.warning("%s: %d items have no URL at %r", public_url(base), bad, path)
         referer, depth = referer_of(base), request.depth + 1
         return [RequestMeta(url, depth, referer) for url in urls if url is not None]
+
+
+def _check_text(name: str, text: object) -> None:
+    if text is not None and not (isinstance(text, str) and is_unicode(text)):
+        raise ConfigurationError(f"{name} must be a text, not {shown(text)}")
+
+
+def _check_page(number: object) -> None:
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or not 0 <= number <= _LAST_PAGE:  # type: ignore[operator]
+        raise ConfigurationError(
+            f"first_page must be a whole number from 0 to {_LAST_PAGE}, not {shown(number)}"
+        )
 
 
 def _check_one_way(

@@ -18,7 +18,8 @@ def at(answer: Any, path: str) -> Any:
 def _step(found: Any, step: str) -> Any:
     if isinstance(found, dict):
         return found.get(step)
-    if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+    # No list is that long, and int() refuses texts that are longer still.
+    if isinstance(found, list) and step.isdecimal() and len(step) < 16 and int(step) < len(found):
         return found[int(step)]
     return None
 

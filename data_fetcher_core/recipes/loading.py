@@ -14,9 +14,11 @@ from typing import Any
 
 from data_fetcher_core.core import FetcherRecipe
 from data_fetcher_core.errors import ConfigurationError, DataFetcherError
+from data_fetcher_core.showing import shown
 
 _DEFAULT = "recipe"
 _MOST_SHOWN = 10
+_LONGEST = 4_096
 
 
 def load_recipe(name: str) -> FetcherRecipe:
@@ -24,6 +26,8 @@ def load_recipe(name: str) -> FetcherRecipe:
 
     A file may import what lies beside it; a module is also looked for in the working directory.
     """
+    if not isinstance(name, str) or len(name) > _LONGEST or "\0" in name:
+        raise ConfigurationError(f"a recipe is file.py:recipe or module:recipe, not {shown(name)}")
     place, attribute = _split(name)
     module = _from_file(Path(place)) if _is_file(place) else _from_name(place)
     found = getattr(module, attribute, None)
@@ -44,8 +48,10 @@ def _is_file(place: str) -> bool:
 
 
 def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ConfigurationError(f"there is no file {path}: give file.py:recipe or module:recipe")
+    if not _exists(path):
+        raise ConfigurationError(
+            f"there is no file {str(path)[:200]}: give file.py:recipe or module:recipe"
+        )
     # A name of its own, so that a file called json.py does not become json for everybody.
     name = f"data_fetcher_recipe_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -59,6 +65,13 @@ def _from_file(path: Path) -> ModuleType:
     with _explained(str(path)):
         spec.loader.exec_module(module)
     return module
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
 
 
 def _from_name(name: str) -> ModuleType:

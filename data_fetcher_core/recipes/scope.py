@@ -12,6 +12,7 @@ from yarl import URL
 
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.recipes.web_urls import configured_urls
+from data_fetcher_core.showing import shown
 
 _Origin = tuple[str, str | None, int | None]
 _LISTS = ("origins", "hosts", "include", "exclude")
@@ -92,11 +93,11 @@ def _texts(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str):
         return (values,)
     if not isinstance(values, Iterable):
-        raise ConfigurationError(f"{name} must be a list of texts, not {values!r:.80}")
+        raise ConfigurationError(f"{name} must be a list of texts, not {shown(values)}")
     texts = tuple(values)
     for text in texts:
         if not isinstance(text, str) or not text:
-            raise ConfigurationError(f"{name} must hold texts, not {text!r:.80}")
+            raise ConfigurationError(f"{name} must hold texts, not {shown(text)}")
     return texts
 
 
@@ -104,7 +105,7 @@ def _check_depth(depth: object) -> None:
     whole = isinstance(depth, int) and not isinstance(depth, bool)
     if depth is not None and (not whole or depth < 0):  # type: ignore[operator]
         raise ConfigurationError(
-            f"max_depth must be a whole number from 0, or None for no limit, not {depth!r:.80}"
+            f"max_depth must be a whole number from 0, or None for no limit, not {shown(depth)}"
         )
 
 
@@ -126,7 +127,7 @@ def _host(host: str) -> str:
         raw = None
     if not raw or set(raw) & set("*/@ "):
         raise ConfigurationError(
-            f"not a host: {host!r:.80}: write example.org, or *.example.org for all names below"
+            f"not a host: {shown(host)}: write example.org, or *.example.org for all names below"
         )
     return f"*.{raw}" if below else raw
 
@@ -134,7 +135,7 @@ def _host(host: str) -> str:
 def _prefix(prefix: object) -> str:
     """As URLs are written here, or a prefix with another case of its host would admit nothing."""
     if not isinstance(prefix, str):
-        raise ConfigurationError(f"prefix must be the beginning of a URL, not {prefix!r:.80}")
+        raise ConfigurationError(f"prefix must be the beginning of a URL, not {shown(prefix)}")
     if not prefix:
         return ""
     url = configured_urls(prefix, "prefix")[0]

@@ -24,6 +24,7 @@ from data_fetcher_core.recipes.listed_urls import (
     open_list,
     read_urls,
 )
+from data_fetcher_core.showing import shown
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +40,10 @@ class UrlListLocator:
     def __init__(self, path: str | PathLike[str], *, batch: int = 1_000) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or not 0 < batch <= MOST_CHILDREN:
             raise ConfigurationError(
-                f"batch must be a whole number from 1 to {MOST_CHILDREN}, not {batch!r:.80}"
+                f"batch must be a whole number from 1 to {MOST_CHILDREN}, not {shown(batch)}"
             )
+        if not isinstance(path, str | PathLike):
+            raise ConfigurationError(f"path must be that of a file, not {shown(path)}")
         self.path = Path(path)
         self.bad_lines: list[BadLine] = []
         self.bad_count = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from yarl import URL
 
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.showing import shown
 
 # Servers refuse longer ones, and a page may hold one that never ends.
 LONGEST_URL = 8_192
@@ -70,6 +71,8 @@ def web_url_or_none(text: str, base: URL | None = None) -> URL | None:
 
 def configured_urls(urls: Iterable[str | URL] | str | URL, what: str) -> tuple[URL, ...]:
     """The URLs a person gave, one or several; each is checked, and there is at least one."""
+    if not isinstance(urls, str | URL | Iterable):
+        raise ConfigurationError(f"{shown(urls)} is no {what}: write it like https://example.org/")
     given = [urls] if isinstance(urls, str | URL) else list(urls)
     if not given:
         raise ConfigurationError(f"at least one {what} is needed")

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.showing import shown
 from data_fetcher_core.storage.files import FileStorage
 from data_fetcher_core.storage.s3 import S3Storage
 
@@ -28,6 +29,8 @@ def create_storage(
     """
     if place is None:
         return None
+    if not isinstance(place, str | PathLike):
+        raise ConfigurationError(f"a storage is a directory or a URL, not {shown(place)}")
     path = os.fspath(place)
     scheme = _scheme(path)
     bucket = {

@@ -11,6 +11,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 from data_fetcher_core.core import Stored
 from data_fetcher_core.errors import ConfigurationError, StorageError
+from data_fetcher_core.showing import shown
 from data_fetcher_core.storage import index_file, run_marker
 from data_fetcher_core.storage.body import Body
 from data_fetcher_core.storage.disk import folder_of, make_directory, sync
@@ -104,9 +105,9 @@ class FileStorage:
 
 
 def _checked(directory: str | PathLike[str]) -> str:
-    path = os.fspath(directory)
+    path = os.fspath(directory) if isinstance(directory, str | PathLike) else directory
     if not isinstance(path, str) or not path or "\0" in path:
-        raise ConfigurationError(f"{path!r} is no directory: give a path such as 'out'")
+        raise ConfigurationError(f"{shown(path)} is no directory: give a path such as 'out'")
     return str(Path(path).absolute())
 
 

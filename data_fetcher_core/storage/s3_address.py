@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.showing import is_unicode, shown
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -38,7 +39,7 @@ def parse_address(url: str) -> Address:
             "a bucket's URL holds no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     if not _BUCKET.fullmatch(bucket):
-        raise ConfigurationError(f"{bucket!r} is no bucket's name: use s3://bucket/prefix")
+        raise ConfigurationError(f"{shown(bucket)} is no bucket's name: use s3://bucket/prefix")
     return Address(bucket, prefix.strip("/"))
 
 
@@ -54,7 +55,10 @@ def open_bucket(
 ) -> S3Store:
     """Nothing is contacted yet. What is not given comes from the AWS_* environment variables."""
     library = load_library()
+    _check_texts(endpoint=endpoint, region=region, access_key=access_key, secret_key=secret_key)
     _check(endpoint, access_key, secret_key)
+    if allow_http not in (None, True, False):
+        raise ConfigurationError(f"allow_http must be True or False, not {shown(allow_http)}")
     settings: dict[str, Any] = {
         "endpoint": endpoint,
         "region": region,
@@ -65,7 +69,7 @@ def open_bucket(
         store: S3Store = library.store.S3Store(
             address.bucket,
             prefix=address.prefix or None,
-            client_options=None if allow_http is None else {"allow_http": allow_http},
+            client_options=None if allow_http is None else {"allow_http": bool(allow_http)},
             retry_config={"max_retries": retries, "retry_timeout": _PATIENCE},
             **{name: value for name, value in settings.items() if value is not None},
         )
@@ -89,10 +93,17 @@ def load_library() -> ModuleType:
     return obstore
 
 
+def _check_texts(**settings: object) -> None:
+    """What one is, is not told: it may be a secret in the wrong place."""
+    for name, value in settings.items():
+        if value is not None and not (isinstance(value, str) and is_unicode(value)):
+            raise ConfigurationError(f"{name} must be a text, not {type(value).__name__}")
+
+
 def _check(endpoint: str | None, access_key: str | None, secret_key: str | None) -> None:
     if endpoint is not None and "@" in endpoint:
         raise ConfigurationError("endpoint holds no credentials: give access_key and secret_key")
     if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
-        raise ConfigurationError(f"endpoint {endpoint!r} must begin with https:// or http://")
+        raise ConfigurationError(f"endpoint {shown(endpoint)} must begin with https:// or http://")
     if (access_key is None) != (secret_key is None):
         raise ConfigurationError("access_key and secret_key go together: give both, or neither")

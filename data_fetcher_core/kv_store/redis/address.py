@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.showing import shown
 
 _DEFAULT_PORT = 6379
 _PLAIN = ("redis", "redis+cluster")
@@ -133,8 +134,9 @@ def _endpoint(text: str) -> Endpoint:
         host, port = unquote(parts.hostname or "localhost"), parts.port
     except ValueError:
         raise ConfigurationError(
-            f"the Redis URL names {text!r} where host:port should be: the port is a number from "
-            f"1 to 65535; write {_FORM}"
+            # What stands in place of a port may be a password whose host was forgotten.
+            f"the Redis URL names {shown(text.rpartition(':')[0] + ':…')} where host:port should "
+            f"be: the port is a number from 1 to 65535; write {_FORM}"
         ) from None
     if port == 0:
         raise ConfigurationError(f"the Redis URL names port 0: write {_FORM}")
@@ -150,8 +152,10 @@ def _socket_path(parts: SplitResult) -> str:
 def _database(parts: SplitResult, in_query: str | None) -> int:
     in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
     text = in_path or in_query or "0"
-    if not (text.isascii() and text.isdecimal()):
-        raise ConfigurationError(f"the database of a Redis URL is a number, not {text!r}: {_FORM}")
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ConfigurationError(
+            f"the database of a Redis URL is a number, not {shown(text)}: {_FORM}"
+        )
     if parts.scheme.endswith("+cluster") and int(text) != 0:
         raise ConfigurationError(f"a Redis cluster has database 0 only, not {text}")
     return int(text)
@@ -160,7 +164,7 @@ def _database(parts: SplitResult, in_query: str | None) -> int:
 def _flag(text: str) -> bool:
     answers = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if text.lower() not in answers:
-        raise ConfigurationError(f"ssl_check_hostname is true or false, not {text!r}")
+        raise ConfigurationError(f"ssl_check_hostname is true or false, not {shown(text)}")
     return answers[text.lower()]
 
 

@@ -31,6 +31,7 @@ from data_fetcher_core.kv_store.values import (
     encode_text,
     encode_value,
 )
+from data_fetcher_core.showing import shown
 
 # A block with a time-out near 0 lasts for ever on some servers; a long one outlives its reason.
 _SHORTEST_BLOCK = 0.05
@@ -177,13 +178,13 @@ def _decode_pairs(page: Sequence[bytes]) -> Iterator[tuple[str, Any]]:
 
 def _check_timeout(timeout: float) -> float:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
-        raise ConfigurationError(f"op_timeout is a number of seconds above 0, not {timeout!r}")
+        raise ConfigurationError(f"op_timeout is a number of seconds above 0, not {shown(timeout)}")
     return float(timeout)
 
 
 def _check_count(count: int) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ConfigurationError(f"max_connections is a whole number from 1, not {count!r}")
+        raise ConfigurationError(f"max_connections is a whole number from 1, not {shown(count)}")
     return count
 
 

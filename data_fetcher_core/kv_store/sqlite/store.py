@@ -17,6 +17,7 @@ from data_fetcher_core.kv_store.sqlite.session import Session
 from data_fetcher_core.kv_store.sqlite.transaction import SQLiteTransaction
 from data_fetcher_core.kv_store.sqlite.writer import Writer
 from data_fetcher_core.kv_store.transactional import TransactionalStore
+from data_fetcher_core.showing import shown
 
 T = TypeVar("T")
 
@@ -85,24 +86,28 @@ class SQLiteStore(TransactionalStore):
 
 
 def _checked_path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigurationError(f"path must be that of a file, not {shown(path)}")
     text = os.fsdecode(path)
     if text in {"", ":memory:"} or "\0" in text:
         raise ConfigurationError(
-            f"{text!r} is no path of a file: for a store that lives in memory use memory://"
+            f"{shown(text)} is no path of a file: for a store that lives in memory use memory://"
         )
     try:
         return Path(text).resolve()
-    except (OSError, RuntimeError) as error:
-        raise ConfigurationError(f"{text!r} leads nowhere: {error}") from error
+    except (OSError, RuntimeError, UnicodeError) as error:
+        raise ConfigurationError(f"{shown(text)} leads nowhere: {shown(error)}") from error
 
 
 def _checked_synchronous(synchronous: str) -> str:
-    if synchronous not in {"FULL", "NORMAL"}:
-        raise ConfigurationError(f"synchronous must be 'FULL' or 'NORMAL', not {synchronous!r}")
+    if synchronous not in ("FULL", "NORMAL"):
+        raise ConfigurationError(
+            f"synchronous must be 'FULL' or 'NORMAL', not {shown(synchronous)}"
+        )
     return synchronous
 
 
 def _checked_number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigurationError(f"{name} must be a number from 0 on, not {value!r}")
+        raise ConfigurationError(f"{name} must be a number from 0 on, not {shown(value)}")
     return value

@@ -1,4 +1,4 @@
-"""A value in a message: recognizable, and never longer than a line."""
+"""A value in a message: recognizable, and never longer than a line; a text that is one."""
 
 from __future__ import annotations
 
@@ -12,3 +12,12 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - anybody's repr may raise anything
         return f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written down: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
