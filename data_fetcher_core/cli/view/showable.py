@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
+# Also where the scheme was left out. A bracket is no part of a name: it is our own way to write
+# what may be left out, redis://[user:password@]host.
+_CREDENTIALS = re.compile(r"(?<=//)[^/?#\s\[]+@")
 _SPACE = re.compile(r"\s+")
 # Control characters, and those that turn the direction of writing around.
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -23,5 +25,6 @@ def showable_lines(text: str) -> list[str]:
 
 def without_credentials(text: str) -> str:
     """URLs keep their host and lose who asks, and all is cut to a length that can be read."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return _CREDENTIALS.sub("***@", cut)
+    # First what must not be seen: a cut could part it from the mark by which it is known.
+    plain = _CREDENTIALS.sub("***@", text)
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
