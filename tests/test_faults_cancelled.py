@@ -16,6 +16,7 @@ from tests.evidence import Evidence
 from tests.harness import CancelAt, accounted, beat_twice, foreign_tasks, in_use
 from tests.operations import OPERATIONS, Stage
 from tests.servers import RedisServer
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("store_kind", ["sqlite", "redis"], indirect=True)
@@ -40,6 +41,7 @@ async def test_cancelled_at_every_await(
         shows("F11", what, left[what], exactly=0)
     if isinstance(store, RedisStore):
         shows("F11", "connections of a queue in use afterwards", in_use(store), exactly=0)
+        await until(lambda: redis_server.connected_clients() <= clients + 2)
         more = redis_server.connected_clients() - clients
         shows("F11", "clients more on the server", max(more, 0), at_most=2)
 

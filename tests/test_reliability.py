@@ -80,8 +80,16 @@ def test_of_many_figures_the_one_nearest_to_its_bound_is_told() -> None:
     repeated = [Figure("F1", "repeated", *pair) for pair in ((3, "≤ 40"), (5, "≤ 8"), (9, "≤ 100"))]
     seen = [Seen(repeated[0]), Seen(repeated[1], times=3), Seen(repeated[2]), Seen(LOST)]
     assert lines(seen) == [Line(repeated[1], 5), Line(LOST, 1)]
+    assert lines([Seen(replace(repeated[0], value=0, bound="≤ 0")), *seen])[0].worst == repeated[1]
     broken = replace(repeated[0], value=41)
     assert lines([*seen, Seen(broken)])[0] == Line(broken, 6)
+
+
+def test_of_what_was_done_the_most_is_told_and_of_what_was_reached_the_least() -> None:
+    kills = [Figure("F1", "kills", *pair) for pair in ((7, "≥ 5"), (19, "≥ 19"), (30, "≥ 1"))]
+    shares = [Figure("F49", "share", value, "≥ 0.95") for value in (0.99, 0.96, 0.97)]
+    told = [line.worst.value for line in lines(map(Seen, [*kills, *shares]))]
+    assert told == [19, 0.96]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def holds(figure: Figure) -> bool:
 
 
 class Line(NamedTuple):
-    """All figures of one kind: the one that came nearest to its bound, and how many there were."""
+    """All figures of one kind: the one that says most, and how many there were."""
 
     worst: Figure
     times: int
@@ -53,20 +53,16 @@ def lines(figures: Iterable[Seen]) -> list[Line]:
     ]
 
 
-def _rank(figure: Figure) -> tuple[float, float]:
-    """The nearest to its bound first; of those, the largest."""
-    return _room(figure), -(_number(figure.value) or 0.0)
-
-
-def _room(figure: Figure) -> float:
-    """How far from its bound, as a part of it; below nothing for what is broken."""
-    if not holds(figure):
-        return -1.0
+def _rank(figure: Figure) -> tuple[bool, float, float]:
+    """The broken first. What may be no more by how near it is, what may be no less by how much
+    was asked for: a count of things done says most where it is largest."""
     sign, _, bound = figure.bound.partition(" ")
     value, limit = _number(figure.value), _number(bound)
     if value is None or limit is None or sign == "=":
-        return 0.0
-    return abs(limit - value) / max(abs(limit), 1e-9)
+        return holds(figure), 0.0, 0.0
+    if sign == "≥":
+        return holds(figure), -limit, value
+    return holds(figure), -(value / limit if limit else 0.0), -value
 
 
 def _number(value: float | str) -> float | None:

@@ -30,8 +30,8 @@ Everything is real: processes are killed by signals, servers are Redis servers, 
 proxy that reads whole messages, disks are full. Only time is not: bounds in time are held on a
 clock that the test moves, or with three times the slack. *The account closes* means: what was
 accepted is completed, dead or still queued; lost 0; nothing appears that nobody sent; whatever was
-done twice has a cause that was noted. Of figures that many cases have taken, the one nearest to its
-bound is shown. Every single one is in [figures.json](reliability/figures.json)."""
+done twice has a cause that was noted. Of a figure that many cases have taken, the worst is shown.
+Every single one is in [figures.json](reliability/figures.json)."""
 
 _KEPT_BY_HAND = """\
 Kept by hand: [defects](reliability/defects.md) and [what is not
