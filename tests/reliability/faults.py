@@ -140,7 +140,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "F17",
             "A network that comes and goes",
             "down for 200 ms, up for 300 ms, over and over",
-            "the account closes; order within a lane is kept; the mode changes at most once",
+            "the account closes; order within a lane is kept; no caller is told of it",
         ),
         Fault(
             "F40",
