@@ -19,7 +19,7 @@ from tests.reliability.judging import Line, Verdict, holds, lines, verdict
 from tests.reliability.kept import Kept, Output, Seen, Statement, load, merge, save
 from tests.reliability.proving import Case, figures_of, read_cases, statements
 from tests.reliability.rendering import line_words, markdown
-from tests.reliability.running import Ran, run
+from tests.reliability.running import Ran, run, tail
 from tests.reliability.selecting import TESTS_FOLDER, files_about, mentioned_by, shown
 
 MONDAY, TUESDAY = "2026-11-16T10:00:00+00:00", "2026-11-17T10:00:00+00:00"
@@ -100,6 +100,8 @@ def test_of_what_was_done_the_most_is_told_and_of_what_was_reached_the_least() -
         (Figure("F1", "took", 0.123456, "≤ 1.5", "s"), 1, "took **0.123** s (≤ 1.5)"),
         (Figure("F1", "cuts", 10_000, "≥ 10000"), 1, "cuts **10,000** (≥ 10,000)"),
         (Figure("F1", "hash", "ab", "= ab"), 1, "hash **ab** (= ab)"),
+        (Figure("F1", "repeated", 7, "≥ 0"), 1, "repeated **7**"),
+        (Figure("F1", "repeated", 7, "≥ 0"), 2, "repeated **7** (2 ×)"),
     ],
 )
 def test_a_figure_in_words(figure: Figure, times: int, words: str) -> None:
@@ -310,6 +312,12 @@ def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
     assert ran.code is None
     assert ran.text.startswith("goes on")
     assert glances
+
+
+def test_of_what_was_said_progress_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("seeds: 1 of 9\nseeds: 5 of 9\r\x1b[Kseeds: 9 of 9\n\nlost: 0\ntwice: 0\n\n")
+    assert tail(log) == "seeds: 9 of 9\n\nlost: 0\ntwice: 0"
 
 
 # --- the command ---------------------------------------------------------------------------------

@@ -99,8 +99,11 @@ def _figures(said: Mapping[str, Statement]) -> list[str]:
 
 def line_words(line: Line) -> str:
     figure, times = line
-    again = f", {times:,} ×" if times > 1 else ""
-    return f"{figure.what} **{number(figure.value)}**{_unit(figure)} ({_bound(figure)}{again})"
+    # What may be anything is told for what it is.
+    bound = "" if figure.bound == "≥ 0" else _bound(figure)
+    said = ", ".join(filter(None, (bound, f"{times:,} ×" if times > 1 else "")))
+    told = f"{figure.what} **{number(figure.value)}**{_unit(figure)}"
+    return f"{told} ({said})" if said else told
 
 
 def number(value: float | str) -> str:

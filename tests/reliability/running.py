@@ -16,7 +16,7 @@ from tests.reliability.circumstances import ROOT
 
 _GLANCE = 0.2
 _LAST_WORDS = 20.0
-_TAIL = 60
+_TAIL = 250
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -75,12 +75,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def tail(log: Path) -> str:
-    """The last lines, each as it was last rewritten."""
+    """The last lines, each as it was last rewritten; of those that told of progress, the last."""
     text = _COLOURS.sub("", log.read_bytes().decode(errors="replace"))
     lines = [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    return "\n".join(lines[-_TAIL:])
+    kept = [
+        line for line, after in zip(lines, [*lines[1:], ""], strict=True) if _stays(line, after)
+    ]
+    return "\n".join(kept[-_TAIL:])
+
+
+def _stays(line: str, after: str) -> bool:
+    """Whether the next line is about something else."""
+    subject, colon, _ = line.partition(": ")
+    return not (colon and after.startswith(subject + colon))
 
 
 def last_line(log: Path) -> str:
