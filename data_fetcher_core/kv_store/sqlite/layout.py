@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from data_fetcher_core.errors import ConfigurationError, StoreCorrupt, StoreLost
 from data_fetcher_core.kv_store.sqlite.connection import Connect, as_uri
+from data_fetcher_core.kv_store.sqlite.renewal import sync
 
 APPLICATION_ID = 0x44464331  # "DFC1"
 VERSION = 1
@@ -50,11 +50,11 @@ def create(path: Path, connect: Connect) -> None:
             _write_schema(connection)
         if path.exists():
             fresh.chmod(path.stat().st_mode & 0o777)
-        _sync(fresh)
+        sync(fresh)
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def inspect(path: Path, connect: Connect) -> None:
@@ -130,11 +130,3 @@ def _check_identity(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version < VERSION:
         raise StoreCorrupt(f"{path} has the impossible layout {version}: restore it from a copy")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -24,6 +24,7 @@ from data_fetcher_core.kv_store.sqlite.layout import (
 )
 from data_fetcher_core.kv_store.sqlite.log import follows_on
 from data_fetcher_core.kv_store.sqlite.place import check_place
+from data_fetcher_core.kv_store.sqlite.renewal import renew
 from data_fetcher_core.kv_store.sqlite.reserve import Reserve
 
 _log = logging.getLogger("data_fetcher_core.kv_store.sqlite")
@@ -167,6 +168,7 @@ class Session:
             # This read also opens the log, which the guard wants to see.
             commits = commits_seen(connection, self.path)
             self._check_number(commits, acknowledged)
+            renew(beside(self.path, "-wal"), connection)
             (self._page_size,) = connection.execute("PRAGMA page_size").fetchone()
             self._guard = Guard(self.path)
             if acknowledged is None:
