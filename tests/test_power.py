@@ -25,7 +25,7 @@ from tests.power.wal_race import Looker, race, run_writers
 
 __all__ = ["bounded"]
 
-CUTS = 120
+CUTS = 100
 A, B, C = (letter * SECTOR for letter in (b"a", b"b", b"c"))
 
 
@@ -46,6 +46,18 @@ async def test_what_is_broken_on_purpose_is_found_out(broken: str, shows: Eviden
     shows(FAULT, f"broken on purpose ({broken}): found out", tally.broken, at_least=1)
 
 
+async def test_a_power_cut_after_syncs_that_failed(shows: Evidence) -> None:
+    """At these moments a store that trusts the next sync loses what it acknowledged."""
+    made, judge = record(3, "FULL", failing="8..11"), Judge(may_undo=False)
+    failed = [event for event in made.events if isinstance(event, Sync) and event.failed]
+    assert len(failed) > 3
+    verdicts = [await judge.judge(one) for one in cuts(made, 60)]
+    bad = [verdict for verdict in verdicts if verdict.outcome is not Outcome.HELD]
+    assert not bad, bad[0]
+    shows("F44", "cut points after failed syncs, no two alike", len(verdicts), at_least=50)
+    shows("F44", "of them lost, corrupt, half-done or refused", len(bad), exactly=0)
+
+
 async def test_a_state_that_never_was_and_one_that_is_too_old_are_told_apart() -> None:
     made = record(3, "FULL", steps=5)
     *_, last = cuts(made, 30)
@@ -62,16 +74,16 @@ async def test_a_state_that_never_was_and_one_that_is_too_old_are_told_apart() -
 
 
 def test_an_account_that_does_not_add_up_is_told() -> None:
-    known = Due({"1", "2"}, {"1", "2"}, {"1"}, {"1": ["2"]}, set(), 5)
-    sound = Found(Counter({"1": 1}), Counter(), Counter({"2": 1}), {"1"}, 5)
+    known = Due({"1", "2"}, {"1", "2"}, {"1"}, {"1": ["2"]}, set(), {"cursor 2"})
+    sound = Found(Counter({"1": 1}), Counter(), Counter({"2": 1}), {"page 1", "cursor 2"})
     assert wrong_with(sound, known) == ""
     assert "lost: ['2']" in wrong_with(replace(sound, left=Counter()), known)
     assert "half completed: ['1']" in wrong_with(replace(sound, left=Counter()), known)
-    assert "half completed" in wrong_with(replace(sound, pages=set()), known)
+    assert "half completed" in wrong_with(replace(sound, saved={"cursor 2"}), known)
     assert "more than once" in wrong_with(replace(sound, dead=Counter({"2": 1})), known)
     assert "from nowhere" in wrong_with(replace(sound, dead=Counter({"3": 1})), known)
     assert "not completed" in wrong_with(replace(sound, completed=Counter()), known)
-    assert "cursor behind" in wrong_with(replace(sound, cursor=4), known)
+    assert "not saved" in wrong_with(replace(sound, saved={"page 1"}), known)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +140,19 @@ def test_a_sync_covers_what_was_asked_for_before_it_was_called() -> None:
     _do(disk, Link("x", 0), Write(0, 0, A), Write(0, SECTOR, B), Sync(0, 1))
     assert disk.files[0].durable == A
     assert len(disk.files[0].pending) == 1
+
+
+def test_what_a_failed_sync_was_to_write_is_passed_over_by_the_next() -> None:
+    page = 8 * SECTOR
+    file = File(bytes(2 * page), [Write(0, 0, A), Write(0, page, B)])
+    file.sync(2, failed=True)
+    file.pending.append(Write(0, page + SECTOR, C))
+    file.sync(3)
+    assert file.after(Fate(0)) == bytes(page) + B + C + bytes(page - 2 * SECTOR)
+    assert file.after(Fate(1))[:SECTOR] == A
+    file.pending.append(Write(0, 0, A))
+    file.sync(4)
+    assert (file.durable[:SECTOR], file.pending) == (A, [])
 
 
 def test_names_are_durable_with_their_directory() -> None:

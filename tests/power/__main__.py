@@ -3,7 +3,8 @@
 A real workload (enqueue, lease, settle with children and checkpoints, retry, bury, sweep, crash,
 reopen) runs under strace, which sees every write, sync, truncation and renaming. The record is cut
 off after each of them: what was synced is there, everything else may be there, missing, torn or in
-another order. The files are then opened by the real store and queue.
+another order. The files are then opened by the real store and queue. A tenth as many cuts again
+follow on syncs that failed, which the system reports once and then forgets.
 
 FULL must have everything that was acknowledged. NORMAL must be as it was after some commit.
 Nothing may be corrupt, half-done, or refused though it is sound. Stores and disks that are broken
@@ -23,7 +24,17 @@ import time
 from pathlib import Path
 
 from tests.evidence import Evidence
-from tests.power.campaign import BROKEN, FAULT, Tally, described, keep, run, show
+from tests.power.campaign import (
+    BROKEN,
+    FAILING,
+    FAULT,
+    Tally,
+    described,
+    keep,
+    run,
+    show,
+    show_failing,
+)
 from tests.power.trace import NO_STRACE
 from tests.power.wal_race import race
 
@@ -86,6 +97,14 @@ async def _cut_power(options: argparse.Namespace, shows: Evidence) -> None:
         progress.done()
         _told(tally, options.keep)
         show(shows, tally, options.cuts)
+    tally = await run("FULL", -(-options.cuts // 10), seed, progress, broken=FAILING)
+    progress.done()
+    _told(tally, options.keep)
+    show_failing(shows, tally, -(-options.cuts // 10))
+    await _break_on_purpose(shows, seed, progress)
+
+
+async def _break_on_purpose(shows: Evidence, seed: int, progress: Progress) -> None:
     found = 0
     for broken in BROKEN:
         tally = await run("FULL", _FOR_ONE_ABLATION, seed, progress, broken=broken)

@@ -15,7 +15,7 @@ from tests.fault_support import open_run, results
 from tests.harness import accounted, letters, settled, silence
 from tests.power.events import Acknowledged, Begun, Commit
 from tests.power.record import Record
-from tests.power.workload import RUN
+from tests.power.workload import RUN, page_of
 
 # After everything that the workload put off.
 _LATER = 1_000_000_000.0 + 10_000_000.0
@@ -30,7 +30,7 @@ class Due:
     completed: set[str] = field(default_factory=set)
     perhaps_completed: dict[str, list[str]] = field(default_factory=dict)
     perhaps_cancelled: set[str] = field(default_factory=set)
-    cursor: int = 0
+    saved: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -40,8 +40,7 @@ class Found:
     completed: Counter[str]
     dead: Counter[str]
     left: Counter[str]
-    pages: set[str]
-    cursor: int
+    saved: set[str]
 
     @property
     def all(self) -> Counter[str]:
@@ -78,7 +77,7 @@ def _must_hold(known: Due, what: dict[str, Any]) -> None:
     match what:
         case {"kind": "enqueue", "names": names, "cursor": cursor}:
             known.sent.update(names)
-            known.cursor = max(known.cursor, cursor)
+            known.saved.update(filter(None, [cursor]))
         case {"kind": "complete", "name": name, "children": children}:
             known.sent.update(children)
             known.completed.add(name)
@@ -103,7 +102,7 @@ def wrong_with(found: Found, known: Due) -> str:
         "more than once": {name for name, count in everywhere.items() if count > 1},
         "from nowhere": set(everywhere) - known.perhaps_sent,
         "half completed": set(_half(found, known)),
-        "cursor behind": {str(found.cursor)} if found.cursor < known.cursor else set(),
+        "not saved": known.saved - found.saved,
     }
     return "; ".join(f"{what}: {sorted(names)}" for what, names in problems.items() if names)
 
@@ -115,7 +114,7 @@ def _half(found: Found, known: Due) -> list[str]:
     for name, children in known.perhaps_completed.items():
         done = name in found.completed
         links = [child in there for child in children if child not in known.perhaps_cancelled]
-        if {done, name in found.pages, *links} == {True, False}:
+        if {done, page_of(name) in found.saved, *links} == {True, False}:
             half.append(name)
     return half
 
@@ -128,18 +127,18 @@ async def _found(path: Path, record: Record) -> Found:
         await silence(queue, clock)
         done = Counter(await results(queue))
         dead = Counter(letter.id for letter in await letters(queue))
-        pages = await _saved_pages(queue, record)
-        cursor = await queue.checkpoint("cursor") or 0
+        saved = await _saved(queue, record)
         left = Counter(await _drained(queue))
         await accounted(queue)
-    return Found(done, dead, left, pages, cursor)
+    return Found(done, dead, left, saved)
 
 
-async def _saved_pages(queue: KVStoreQueue, record: Record) -> set[str]:
+async def _saved(queue: KVStoreQueue, record: Record) -> set[str]:
     begun = [event.what for event in record.events if isinstance(event, Begun)]
-    names = [what["name"] for what in begun if what["kind"] == "complete"]
-    saved = await asyncio.gather(*(queue.checkpoint(f"page {name}") for name in names))
-    return {name for name, value in zip(names, saved, strict=True) if value is not None}
+    names = [page_of(what["name"]) for what in begun if what["kind"] == "complete"]
+    names += [what["cursor"] for what in begun if what.get("cursor")]
+    values = await asyncio.gather(*map(queue.checkpoint, names))
+    return {name for name, value in zip(names, values, strict=True) if value is not None}
 
 
 async def _drained(queue: KVStoreQueue) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ _PER_RECORD = 600
 _SHOWN = 5
 # Stores and disks that are broken on purpose: each must be found out.
 BROKEN = ("no-sync", "two-steps", "lying disk")
+# No fault of the store: syncs fail now and then, and must do no harm.
+FAILING = "failing syncs"
 
 Tell = Callable[["Tally", int], None]
 
@@ -64,17 +67,31 @@ class Tally:
 async def run(
     synchronous: str, wanted: int, seed: int, tell: Tell = lambda *_: None, *, broken: str = ""
 ) -> Tally:
-    """At least so many cuts, over as many records as they need."""
+    """At least so many cuts, over as many records as they need. ``broken`` is why, if they are."""
     tally = Tally(synchronous, broken)
     judge = Judge(may_undo=synchronous == "NORMAL")
     most = min(_PER_RECORD, max(100, wanted // 3))
     while tally.cuts < wanted:
-        recorded = record(seed + tally.records, synchronous, broken=broken)
+        number = seed + tally.records
+        failing = _failing(number) if broken == FAILING else ""
+        recorded = record(number, synchronous, broken=broken, failing=failing)
         tally.begin(recorded)
         for cut in cuts(recorded, most, ignore_syncs=broken == "lying disk"):
             tally.add(await judge.judge(cut))
             tell(tally, wanted)
     return tally
+
+
+def _failing(seed: int) -> str:
+    """Which syncs of each thread fail: a few in a row, early enough to be reached."""
+    dice = random.Random(seed)
+    first = dice.randint(6, 25)
+    return f"{first}..{first + dice.randint(0, 6)}"
+
+
+def show_failing(shows: Evidence, tally: Tally, wanted: int) -> None:
+    shows("F44", "cut points after failed syncs, no two alike", tally.cuts, at_least=wanted)
+    shows("F44", "of them lost, corrupt, half-done or refused", tally.broken, exactly=0)
 
 
 def show(shows: Evidence, tally: Tally, wanted: int) -> None:
@@ -104,7 +121,7 @@ def described(tally: Tally) -> str:
     """For people."""
     undone = f"; {tally.undoing} went back, by {tally.most_undone} commits at most"
     lines = [
-        f"synchronous={tally.synchronous}: {tally.cuts} cut points in {tally.records} records of "
+        f"synchronous={tally.kind}: {tally.cuts} cut points in {tally.records} records of "
         f"{tally.events} events and {tally.acknowledged} commits: {tally.broken} broken"
         + (undone if tally.undoing else "")
     ]

@@ -137,7 +137,7 @@ class _Reader:
         self._open.pop(call.result, None)
         if path == self.notes:
             self._notes_at = call.result
-        elif path == self.directory:
+        elif path == self.directory and "O_TMPFILE" not in flags:  # which makes a nameless file
             self._open[call.result] = _Open(_DIRECTORY)
         elif path.parent == self.directory:
             yield from self._found_or_made(path.name, flags, call)

@@ -76,10 +76,14 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
         begun = ticket
         if body.endswith(_UNFINISHED):
             pending[thread] = body.removesuffix(_UNFINISHED), ticket
+            if body.startswith("close("):  # from now on another thread may get its number
+                yield Call("close", (body.removesuffix(_UNFINISHED)[6:],), 0, ticket)
             continue
         if resumed := _RESUMED.fullmatch(body):
             start, begun = pending.pop(thread)
             body = start + resumed[1]
+            if start.startswith("close("):
+                continue
         if (call := _parsed(body, begun)) is not None:
             yield call
 
