@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 from yarl import URL
 
 from data_fetcher_core.errors import ValidationError
-from data_fetcher_core.showing import shown
+from data_fetcher_core.showing import is_unicode, shown
 
 
 class Priority(IntEnum):
@@ -138,6 +138,8 @@ def _as_url(url: URL | str) -> URL:
         return url
     if not isinstance(url, str):
         raise ValidationError(f"a URL is a string or a yarl.URL, not {type(url).__name__}")
+    if not url.isascii() and not is_unicode(url):  # what cannot be written would be left out
+        raise ValidationError(f"not a URL: {url[:200]!r} holds a lone surrogate")
     try:
         return URL(url)
     except (ValueError, IndexError) as error:

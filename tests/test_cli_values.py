@@ -225,6 +225,7 @@ def test_changed_credentials_are_told_without_them() -> None:
 def test_values_are_shown_short() -> None:
     assert len(shown("x" * 10_000)) < 400
     assert shown("http://u:p@[bad") == "http://…"
+    assert shown("http://u:p@[::1]@") == "http://…"
     assert shown(True) == "on"
 
 

@@ -130,5 +130,5 @@ def _without_credentials(text: str) -> str:
         return text
     try:
         return str(URL(text).with_user(None))
-    except ValueError:
+    except (ValueError, IndexError):
         return text.partition("://")[0] + "://…"

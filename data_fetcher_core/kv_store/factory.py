@@ -120,7 +120,10 @@ def _make_sqlite(wanted: _Wanted) -> KeyValueStore:
 def _path_in(url: str, path: str | PathLike[str] | None) -> str:
     if path is not None:
         raise ConfigurationError(f"the file is given twice, by url and by path={shown(path)}")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("//no-path")
     if parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             "a URL of SQLite must be sqlite:/// and a path, with '?' and '#' percent-encoded: "

@@ -103,7 +103,7 @@ def proxy_url(text: str) -> URL:
     """A proxy's address, checked; its password is in no message."""
     try:
         url = URL(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, IndexError):
         url = URL()
     if url.scheme not in {"http", "https"} or not url.raw_host:
         raise ConfigurationError("proxy must be a URL like http://host:port")

@@ -39,4 +39,7 @@ def target_of(base: URL, location: str) -> URL:
     """Where a ``Location`` leads, without fragment; ``ValueError`` if it is no URL at all."""
     if not location.isascii():
         location = quote(location.encode("utf-8", "surrogateescape"), safe=_SAFE)
-    return base.join(URL(location)).with_fragment(None)
+    try:
+        return base.join(URL(location)).with_fragment(None)
+    except IndexError:  # an @ after a bracket
+        raise ValueError("not a URL") from None

@@ -8,14 +8,15 @@ from collections.abc import Iterable
 from yarl import URL
 
 from data_fetcher_core.errors import ConfigurationError
-from data_fetcher_core.showing import shown
+from data_fetcher_core.showing import is_unicode, shown
 
 # Servers refuse longer ones, and a page may hold one that never ends.
 LONGEST_URL = 8_192
 # What surrounds a URL in HTML, XML and text files and is no part of it.
 _AROUND = "".join(map(chr, range(0x21)))
 _WEB = ("http", "https")
-_HOST = re.compile(r"[a-z0-9._~:%-]+")
+# A name, or an IPv6 address with its zone.
+_HOST = re.compile(r"[a-z0-9._~-]+|[0-9a-f.]*:[0-9a-f:.]+(?:%[a-z0-9._~%-]+)?")
 
 
 def web_url(text: str, base: URL | None = None) -> URL:
@@ -25,6 +26,8 @@ def web_url(text: str, base: URL | None = None) -> URL:
     reference = text.strip(_AROUND).partition("#")[0]
     if not reference:
         raise ValueError("empty")
+    if not reference.isascii() and not is_unicode(reference):
+        raise ValueError("it holds a lone surrogate")
     if "\\" in reference:
         reference = _with_slashes(reference)
     url = _joined(reference, base)
@@ -32,7 +35,8 @@ def web_url(text: str, base: URL | None = None) -> URL:
         raise ValueError("neither http nor https")
     if not _HOST.fullmatch(url.raw_host or ""):
         raise ValueError("no host that could be asked")
-    return url
+    # Of a base, where the text was as good as none.
+    return url.with_fragment(None) if url.raw_fragment else url
 
 
 def _joined(reference: str, base: URL | None) -> URL:
