@@ -45,7 +45,7 @@ def decode_value(encoded: bytes) -> Any:
     try:
         return orjson.loads(encoded)
     except orjson.JSONDecodeError as error:
-        raise StoreCorrupt(f"a stored value is not JSON: {encoded[:80]!r}") from error
+        raise StoreCorrupt(f"a stored value is not JSON: {shown(encoded)}") from error
 
 
 def check_ttl(ttl: float | None) -> float | None:

@@ -29,10 +29,14 @@ def judge(info: dict[str, str]) -> list[str]:
 
 def _refuse_old(version: str) -> None:
     numbers = version.split(".")
-    if len(numbers) < 2 or not all(number.isdecimal() for number in numbers[:2]):
+    if len(numbers) < 2 or not all(map(_is_small, numbers[:2])):
         return
     if tuple(int(number) for number in numbers[:2]) < _OLDEST:
         raise ConfigurationError(f"Redis {version} is too old: 6.2 or newer is needed")
+
+
+def _is_small(number: str) -> bool:
+    return number.isascii() and number.isdecimal() and len(number) < 9
 
 
 def _judge_eviction(policy: str) -> list[str]:

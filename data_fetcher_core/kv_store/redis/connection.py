@@ -168,6 +168,8 @@ class Pool:
             info = await _exchange(wire, ["INFO"])
         except said.NoPermissionError:
             info = None
+        if not isinstance(info, bytes | None):
+            raise said.InvalidResponse(f"INFO was answered by {type(info).__name__}")
         self._greet(info)
         self._greeted = True
 

@@ -91,7 +91,7 @@ def explain(error: Exception, address: RedisAddress) -> DataFetcherError:
         return ValidationError(address.scrub(f"an argument cannot be sent to Redis: {error}"))
     code, text = read_code(error)
     if code in _SIGNALS:
-        return _SIGNALS[code](address.scrub(text))
+        return _SIGNALS[code](address.scrub(text or code))
     if isinstance(error, _REPLIES):
         kind, message = _meaning(code, text)
     else:

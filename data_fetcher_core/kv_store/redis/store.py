@@ -7,7 +7,7 @@ sent it knows whether to send it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from redis import exceptions as said
@@ -15,6 +15,7 @@ from redis import exceptions as said
 from data_fetcher_core.errors import (
     ConfigurationError,
     DataFetcherError,
+    StoreCorrupt,
     StoreUnavailable,
     ValidationError,
 )
@@ -111,10 +112,11 @@ class RedisStore(KeyValueStore):
         wanted = _ALL if most is None else most
         pairs: list[tuple[str, Any]] = []
         while start and len(pairs) < wanted:
-            start, *page = await self.run_script(
+            reply = await self.run_script(
                 load_script("range"), [keys.index], [start, end, wanted - len(pairs), keys.stem]
             )
-            pairs.extend(_decode_pairs(page))
+            start, page = _read_page(reply)
+            pairs += page
         return pairs
 
     async def run_script(self, source: str, keys: Sequence[bytes], args: Sequence[Any]) -> Any:
@@ -130,7 +132,7 @@ class RedisStore(KeyValueStore):
             block + self._op_timeout,
             self._sessions.server().execute(["BLPOP", *keys, block], keys[0], blocking=True),
         )
-        return None if popped is None else bytes(popped[0])
+        return None if popped is None else _read_popped(popped)
 
     async def close(self) -> None:
         """Commands of this event loop that are under way fail as if the server had left."""
@@ -171,9 +173,24 @@ class RedisStore(KeyValueStore):
         return family(self.key_prefix, prefix)
 
 
-def _decode_pairs(page: Sequence[bytes]) -> Iterator[tuple[str, Any]]:
-    names = (name.decode() for name in page[::2])
-    return zip(names, map(decode_value, page[1::2]), strict=True)
+def _read_page(reply: Any) -> tuple[bytes, list[tuple[str, Any]]]:
+    """Where to go on, and the pairs before that."""
+    try:
+        start, *page = reply
+        names = (name.decode() for name in page[::2])
+        return start, list(zip(names, map(decode_value, page[1::2]), strict=True))
+    except (TypeError, ValueError, AttributeError):
+        raise _strange(reply) from None
+
+
+def _read_popped(reply: Any) -> bytes:
+    if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
+        raise _strange(reply)
+    return reply[0]
+
+
+def _strange(reply: Any) -> StoreCorrupt:
+    return StoreCorrupt(f"Redis answered what cannot be true: {shown(reply)}")
 
 
 def _check_timeout(timeout: float) -> float:
