@@ -83,6 +83,9 @@ async def test_a_tunnel_through_a_proxy(tmp_path: Path) -> None:
         "http://127.0.0.2/", "http://[::1]/", "http://[::ffff:127.0.0.2]/", "http://0x7f.2/",
         "http://2130706434/", "http://0177.0.0.2/", "http://inside.example.org/",
         "https://inside.example.org/", "https://169.254.169.254/latest/meta-data/",
+        # Names that we cannot resolve and a proxy might: of its own machine.
+        "http://127.0.0.2./", "http://localhost./", "http://a.localhost/", "http://1.2.3.4.127/",
+        "http://0x7f.0.0.0x2./",
     ],
 )  # fmt: skip
 async def test_a_proxy_is_not_sent_where_we_may_not_go(url: str) -> None:

@@ -217,10 +217,11 @@ def brotli_bomb(mebibytes: int = 10_240) -> Behaviour:
 
 
 class Proxy(Listener):
-    """Forwards to ``routes`` (``"name:port"`` to a port on loopback), by GET and by CONNECT."""
+    """Forwards to ``routes`` (``"name:port"`` to a port at ``to``), by GET and by CONNECT."""
 
-    def __init__(self, routes: Mapping[str, int]) -> None:
+    def __init__(self, routes: Mapping[str, int], to: str = "127.0.0.1") -> None:
         super().__init__()
+        self._to = to
         self.routes = dict(routes)
         self.asked: list[Asked] = []
 
@@ -237,7 +238,7 @@ class Proxy(Listener):
             if place not in self.routes:
                 writer.write(answer(status=502))
                 continue
-            there, back = await asyncio.open_connection("127.0.0.1", self.routes[place])
+            there, back = await asyncio.open_connection(self._to, self.routes[place])
             try:
                 if tunnel:
                     writer.write(b"HTTP/1.1 200 OK\r\n\r\n")

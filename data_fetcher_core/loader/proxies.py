@@ -7,6 +7,7 @@ private. A name that only the proxy can resolve is left to the proxy.
 
 from __future__ import annotations
 
+import re
 import time
 from urllib.request import getproxies_environment, proxy_bypass
 
@@ -20,6 +21,8 @@ from data_fetcher_core.loader.options import HttpOptions, proxy_url
 
 _REMEMBERED = 60.0
 _MOST_REMEMBERED = 10_000
+# The proxy's own machine; and what ends in a number, which some take for an address and some not.
+_OF_NOBODY_ELSE = re.compile(r"(?:.*\.)?(?:localhost|[0-9]+|0x[0-9a-f]*)", re.IGNORECASE)
 
 
 class Proxies:
@@ -78,8 +81,11 @@ class TargetCheck:
         self._clean[host] = time.monotonic() + _REMEMBERED
 
     async def _addresses(self, host: str) -> list[str]:
-        if (literal := numeric_address(host)) is not None:
+        name = host.removesuffix(".")
+        if (literal := numeric_address(name)) is not None:
             return [literal]
+        if _OF_NOBODY_ELSE.fullmatch(name):
+            return [host]
         try:
             return [found["host"] for found in await self._resolver.resolve(host)]
         except OSError:
