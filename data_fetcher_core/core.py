@@ -86,6 +86,14 @@ class RequestMeta:
     def __hash__(self) -> int:
         return hash((self.url, self.depth, self.referer))
 
+    def __repr__(self) -> str:
+        """What may be a secret, credentials in the URL and the values of headers, is left out."""
+        headers = dict.fromkeys(self.headers, "***")
+        return (
+            f"RequestMeta(url={public_url(self.url)!r}, depth={self.depth!r}, "
+            f"referer={self.referer!r}, headers={headers!r}, flags={self.flags!r})"
+        )
+
     @property
     def fingerprint(self) -> str:
         """Equal for URLs that mean the same page; those of one host share their first letters.

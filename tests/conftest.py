@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +19,7 @@ from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.redis import RedisStore
 from data_fetcher_core.queue import KVStoreQueue, QueueOptions
 from data_fetcher_core.testing import ManualClock
+from tests.canaries import hits
 from tests.evidence import Evidence
 from tests.redis_proxy import RedisProxy
 from tests.servers import NO_SERVER, Binary, RedisCluster, RedisServer, find_binaries, stop_all
@@ -230,6 +231,19 @@ def shows(request: pytest.FixtureRequest) -> Iterator[Evidence]:
     yield evidence
     kept = [asdict(figure) for figure in evidence.figures]
     request.node.user_properties.append(("figures", kept))
+
+
+# --- no test tells a secret ---------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test in whose output a known secret is seen fails, whatever it is about."""
+    report = yield
+    if report.passed and (told := hits(report.capstdout + report.capstderr + report.caplog)):
+        report.outcome = "failed"
+        report.longrepr = f"a secret was logged or printed: {told}"
+    return report
 
 
 # --- no test waits for ever ---------------------------------------------------------------------

@@ -820,7 +820,7 @@ def fail_with_trace(page: int) -> None:
 
 def test_logs_go_through_the_view_and_a_trace_is_shown_once() -> None:
     showing = lines_showing()
-    LOG.warning("https://me:s3cret@example.org/ is \x1b[31mred")
+    LOG.warning("https://me:pa55word@example.org/ is \x1b[31mred")
     LOG.info("not worth a line")
     fail_with_trace(1)
     fail_with_trace(2)
