@@ -49,6 +49,7 @@ COMMANDS = {
             "tests.simulation",
             ("--seeds", "10000", "--jobs", "2"),
         ),
+        Command("fuzz", "full", 30 * _MINUTES, "tests.fuzz", ("--minutes", "10")),
         Command("power", "full", 60 * _MINUTES, "tests.power", ("--cuts", "10000")),
         Command(
             "chaos long",

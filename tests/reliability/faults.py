@@ -386,6 +386,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "Fuzzing",
             "Hypothesis on records, serializers, URLs, robots.txt, HTML and the replies of Redis",
             "round trips and typed errors, never a foreign one",
+            ("fuzz",),
         ),
         Fault(
             "MUT",
