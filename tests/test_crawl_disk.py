@@ -18,6 +18,7 @@ from data_fetcher_core.events import Event, GoesOn, Paused
 from data_fetcher_core.fetcher import Fetcher
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from tests.crawls import Crawl, NotedSite, check, check_output, looked_after
+from tests.evidence import Evidence
 from tests.fetching import ListLocator, Loader, page, plan_of, url
 from tests.harness import background
 from tests.small_disks import SmallDisk, small_disk
@@ -40,7 +41,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield found
 
 
-async def test_a_store_without_room(disk: SmallDisk, tmp_path: Path) -> None:
+async def test_a_store_without_room(disk: SmallDisk, tmp_path: Path, shows: Evidence) -> None:
     """Nothing is asked for twice, and nobody has to help."""
     store = f"sqlite:///{disk.place / 'runs.db'}"
     async with (
@@ -51,6 +52,8 @@ async def test_a_store_without_room(disk: SmallDisk, tmp_path: Path) -> None:
         shutil.copytree(disk.seen(disk.place), tmp_path / "copied")
         crawl.store = f"sqlite:///{tmp_path / 'copied' / 'runs.db'}"
         await check(crawl)
+        lost = set(site.paths()) - set(site.page_counts())
+        shows("F48", "a full disk under a crawl: pages lost", len(lost), exactly=0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -79,7 +82,7 @@ async def test_stopped_while_there_is_no_room(
         assert set(site.page_counts()) == set(site.paths())
 
 
-async def test_no_room_for_pages(disk: SmallDisk, tmp_path: Path) -> None:
+async def test_no_room_for_pages(disk: SmallDisk, tmp_path: Path, shows: Evidence) -> None:
     """What could not be stored is asked for again when there is room."""
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     async with (
@@ -90,7 +93,8 @@ async def test_no_room_for_pages(disk: SmallDisk, tmp_path: Path) -> None:
         await _be_full_for_a_while(disk, crawl)
         check_output(site, disk.seen(crawl.out))
         stats = await crawl.stats()
-        assert (stats.completed, stats.dead, stats.retried) == (PAGES, 0, 0)
+        assert (stats.completed, stats.retried) == (PAGES, 0)
+        shows("F48", "no room for pages: given up", stats.dead, exactly=0)
 
 
 async def _be_full_for_a_while(disk: SmallDisk, crawl: Crawl) -> None:

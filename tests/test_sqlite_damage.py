@@ -21,6 +21,7 @@ from data_fetcher_core.errors import (
 )
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.kv_store.sqlite.place import network_type
+from tests.evidence import Evidence
 from tests.sqlite_support import child, everything, integrity, put
 
 
@@ -251,7 +252,7 @@ async def test_a_directory_that_is_not_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["directory", "new", "file"])
-def test_a_place_that_may_not_be_written(what: str) -> None:
+def test_a_place_that_may_not_be_written(what: str, shows: Evidence) -> None:
     """By a user without rights: root may write everywhere."""
     code = """
     import shutil, stat, tempfile
@@ -281,8 +282,8 @@ def test_a_place_that_may_not_be_written(what: str) -> None:
     shutil.rmtree(place)
     """
     with child(code, what) as other:
-        other.expect("True")
-        other.expect("True")
+        shows("F46", f"not writable ({what}): told", other.hear(), exactly="True")
+        shows("F46", f"not writable ({what}): left as it was", other.hear(), exactly="True")
         other.rest()
 
 
@@ -316,8 +317,10 @@ def test_file_systems_that_hosts_share(path: str, kind: str | None) -> None:
 
 
 async def test_a_network_file_system_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, shows: Evidence
 ) -> None:
     table = f"22 1 0:1 / {path.parent} rw - nfs4 server:/ rw\n"
     monkeypatch.setattr("data_fetcher_core.kv_store.sqlite.place._mount_table", lambda: table)
     await _refused(path, ConfigurationError, "network file system .nfs4.*redis://")
+    made = len(list(path.parent.iterdir()))
+    shows("F46", "a disk that two hosts share: refused, files made", made, exactly=0)

@@ -17,6 +17,7 @@ from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.testing import ManualClock
+from tests.evidence import Evidence
 from tests.sqlite_support import Tap, child, everything, put, sqlite_error
 
 # A disk of 1 MB, filled up, settled from, emptied and filled again. On a system where nothing can
@@ -173,7 +174,7 @@ def test_a_full_disk(tmp_path: Path, disk: str) -> None:
 
 
 async def test_a_limit_of_pages_is_full_too_and_deletes_pass(
-    narrow: SQLiteStore, path: Path, clock: ManualClock
+    narrow: SQLiteStore, path: Path, clock: ManualClock, shows: Evidence
 ) -> None:
     kept = await _fill(narrow)
     assert len(kept) > 20
@@ -181,6 +182,8 @@ async def test_a_limit_of_pages_is_full_too_and_deletes_pass(
     assert list(await everything(narrow)) == kept
     for key in kept[:10]:
         await narrow.transact(_drop(key), urgent=True)
+    passed = len(kept) - len(await everything(narrow))
+    shows("F43", "max_page_count: settlements that passed, of 10", passed, exactly=10)
     with pytest.raises(StoreFull, match="the disk is full; only settlements are accepted"):
         await narrow.transact(put(b"k"))
     clock.advance(1.5)
