@@ -55,6 +55,7 @@ from tests.harness import (
     letters,
     outlive,
     places,
+    settled,
     silence,
     spin,
 )
@@ -772,6 +773,26 @@ async def test_a_suspect_is_leased_alone(make_queue: MakeQueue, clock: ManualClo
     for lease in held:
         await lease.complete()
     assert items(await other.lease(9)) == ["suspect"]
+
+
+async def test_who_waits_goes_on_as_soon_as_a_suspect_is_settled(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Nothing tells of it but the process itself: the others had been ready all the time."""
+    first, queue = make_queue(max_deaths=2), make_queue()
+    await first.enqueue(["suspect"])
+    await first.lease()
+    await outlive(first, queue, clock)
+    await queue.enqueue(["a", "b"])
+    (suspect,) = await queue.lease()
+    assert suspect.item == "suspect"
+    async with background(queue.lease(2, wait=60.0)) as waiting:
+        await spin()
+        await settled(queue)
+        assert not waiting.done()
+        await suspect.complete()
+        async with asyncio.timeout(5.0):
+            assert items(await waiting) == ["a", "b"]
 
 
 async def test_who_waits_gets_a_suspect_once_its_own_are_settled(

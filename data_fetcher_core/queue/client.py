@@ -95,6 +95,8 @@ class Client:
         self.reader = EntryReader(serializer, options)
         # Weak: a lease that nobody holds any more is found missing here, and given back.
         self.held: WeakValueDictionary[bytes, Lease] = WeakValueDictionary()
+        # Called when the last lease that was held here is settled.
+        self.when_idle: Callable[[], None] = _nothing
         self.heard_at = clock.monotonic()
         self._serializer = serializer
         self._numbers: Counter[str] = Counter()
@@ -229,6 +231,8 @@ class Client:
 
     def _forget(self, lease: Lease) -> None:
         self.held.pop(lease.token, None)
+        if not self.held:
+            self.when_idle()
 
     def _bury_unreadable(self, grant: Grant, error: Exception) -> None:
         detail = f"{type(error).__name__}: {error}"[:500]
@@ -266,6 +270,10 @@ class Client:
         self.held.clear()
         while (await insist(lambda: self.engine.leave(self.name), self.options.op_timeout)).more:
             pass
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 async def _patiently(waiting: Awaitable[None]) -> None:

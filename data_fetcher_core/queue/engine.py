@@ -125,8 +125,9 @@ class Granted(NamedTuple):
     """What a lease step gave.
 
     ``wait`` is how long until something else may become leasable, ``None`` for until somebody
-    adds it. ``suspect`` tells that a request was passed over that must be leased alone,
-    ``drained`` that nothing waits and nothing is in flight anywhere. ``now`` is the store's.
+    adds it. ``suspect`` tells that a request was passed over that must be leased alone, or that
+    one is held and keeps the others waiting; ``drained`` that nothing waits and nothing is in
+    flight anywhere. ``now`` is the store's.
     """
 
     grants: Sequence[Grant]

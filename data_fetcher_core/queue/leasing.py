@@ -173,7 +173,8 @@ class _Taking:
     def granted(self, more: bool) -> Granted:
         state = self.step.state
         drained = state.ready + state.delayed + state.leased == 0
-        return Granted(self.grants, self._wait(more), self.suspect, drained, self.step.now)
+        suspect = self.suspect or self.alone
+        return Granted(self.grants, self._wait(more), suspect, drained, self.step.now)
 
     def _wait(self, more: bool) -> int | None:
         if len(self.grants) == self.want or self.alone:

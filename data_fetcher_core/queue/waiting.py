@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from data_fetcher_core.queue.client import Client, Served
+from data_fetcher_core.queue.fasting import Fasting
 from data_fetcher_core.queue.lease import Lease
 from data_fetcher_core.queue.racing import race
 from data_fetcher_core.queue.selection import Selection
@@ -17,8 +18,10 @@ from data_fetcher_core.queue.selection import Selection
 _LONGEST_WAIT = 10.0
 # That the queue is drained is passed on; who passes it on may die, so others look this often.
 _DRAINED_WAIT = 2.0
-# While a request waits that must be leased alone, ask again when our own leases are settled.
+# While a request must be leased alone, ask again when our own leases are settled: this often, for
+# that may happen in the instant before somebody sits down to wait.
 _SUSPECT_WAIT = 1.0
+_NOTHING_NOW = Served([], wait=None, suspect=True, drained=False, unreadable=False)
 
 
 @dataclass(eq=False)
@@ -38,6 +41,8 @@ class _Room:
     # Taken before the lease that found nothing: what came since then is not slept through.
     mark: int = 0
     until: float = math.inf
+    # Whether a request that must be leased alone keeps others from being leased, or waits itself.
+    suspect: bool = False
 
     def poke(self) -> None:
         """Whoever sleeps here for the others looks again now."""
@@ -51,6 +56,8 @@ class WaitingRooms:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._rooms: dict[Selection, _Room] = {}
+        self._fasting = Fasting()
+        client.when_idle = self._wake_the_kept
 
     @property
     def closed(self) -> bool:
@@ -65,6 +72,12 @@ class WaitingRooms:
         for room in self._rooms.values():
             room.poke()
 
+    def _wake_the_kept(self) -> None:
+        """Nothing is held here any more: what had to be leased alone, or beside it, can be."""
+        for room in self._rooms.values():
+            if room.suspect:
+                room.poked.set()
+
     async def lease(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
     ) -> list[Lease]:
@@ -73,7 +86,7 @@ class WaitingRooms:
         deadline = now() + wait
         while True:
             mark, asked_at = self._client.engine.watch(), now()
-            served = await self._client.lease(want, selection)
+            served = await self._ask(want, selection, patient=wait > 0)
             if served.leases:
                 return served.leases
             if served.unreadable:
@@ -84,8 +97,19 @@ class WaitingRooms:
             pause = _pause(served, until_drained=until_drained)
             if pause > 0 and mark == self._client.engine.watch():
                 room = self._rooms.setdefault(selection, _Room())
+                room.suspect = served.suspect
                 self._attend(room, selection, asked_at + pause, mark)
                 return await self._wait(room, want, left, until_drained=until_drained)
+
+    async def _ask(self, want: int, selection: Selection, *, patient: bool) -> Served:
+        """Lease now, unless it is time to settle first; who does not wait is not kept waiting."""
+        client, now = self._client, self._client.clock.monotonic
+        if patient and self._fasting.is_on(now(), holds_any=bool(client.held)):
+            return _NOTHING_NOW
+        held_any = bool(client.held)
+        served = await client.lease(want, selection)
+        self._fasting.heard(now(), passed_over=served.suspect, held_any=held_any)
+        return served
 
     async def _wait(
         self, room: _Room, want: int, left: float, *, until_drained: bool
@@ -158,10 +182,11 @@ class WaitingRooms:
         # With nobody left the lease of nothing still passes the wake-up on to other processes.
         want = sum(waiter.want for waiter in room.waiters)
         room.mark, asked_at = self._client.engine.watch(), self._client.clock.monotonic()
-        served = await self._client.lease(want, selection)
+        served = await self._ask(want, selection, patient=True)
         ending = any(waiter.until_drained for waiter in room.waiters)
         # From before the lease: what it says is at least that old.
         room.until = asked_at + _pause(served, until_drained=ending)
+        room.suspect = served.suspect
         leases = served.leases
         for waiter in list(room.waiters):
             mine, leases = leases[: waiter.want], leases[waiter.want :]

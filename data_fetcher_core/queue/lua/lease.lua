@@ -4,8 +4,8 @@
 -- KEYS: gates arrivals criticals delayed leased watched
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
--- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over, whether the
---   queue is drained, the instant, lanes with their intervals and limits, then the leases in the order of
+-- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over or keeps the
+--   others waiting, whether the queue is drained, the instant, lanes with their intervals and limits, then the leases in the order of
 --   their tokens, nil for one that is no longer held
 
 want = tonumber(want)
@@ -264,6 +264,7 @@ write_criticals()
 beat()
 local at = next_change()
 local drained = is_drained()
+if alone then suspect = 1 end
 remember({#grants, at, suspect})
 -- Who wanted nothing only passes the signal on.
 commit({urgent = true, took = #grants > 0 or want == 0})
