@@ -50,6 +50,8 @@ class Account:
     queued: int = 0
     deliveries: int = 0
     repeated_effects: int = 0
+    # Buried, though not poison, because a kill from outside met them when they were held alone.
+    unlucky: int = 0
     repetitions: list[Repetition] = field(default_factory=list)
     lies: dict[str, list[str]] = field(default_factory=dict)
 
@@ -117,6 +119,12 @@ def close(records: Records, picture: Picture, chronicle: Chronicle, *, max_death
     told = _Told(records.calls)
     deliveries = deliveries_of(records.calls)
     found = Counter([*picture.completed, *(one[0] for one in picture.dead), *picture.queued])
+    buried = [name for name, _, _ in picture.dead if not is_poison(name)]
+    harmed = [
+        name
+        for name in buried
+        if not chronicle.was_killed_alone(deliveries.get(name, ()), max_deaths)
+    ]
     account = Account(
         accepted=len(told.sent),
         unknown=len(told.perhaps_sent),
@@ -127,21 +135,20 @@ def close(records: Records, picture: Picture, chronicle: Chronicle, *, max_death
         deliveries=sum(map(len, deliveries.values())),
         repeated_effects=repeated_effects(deliveries),
         repetitions=repetitions(deliveries, chronicle),
+        unlucky=len(buried) - len(harmed),
     )
     account.lies = {
         **_lies_about_places(told, found, picture),
         **_lies_about_handling(told, found, deliveries),
         **_lies_about_completion(told, set(picture.completed), deliveries),
         **_lies_about_leases(deliveries, chronicle),
-        **_lies_about_the_dead(picture, max_deaths),
+        **_lies_about_the_dead(picture, harmed, max_deaths),
         **_lies_of_the_counts(picture),
     }
     return account
 
 
-def _lies_about_places(
-    told: _Told, found: Counter[str], picture: Picture
-) -> dict[str, list[str]]:
+def _lies_about_places(told: _Told, found: Counter[str], picture: Picture) -> dict[str, list[str]]:
     done = set(picture.completed)
     orphans = {name for name in found if (parent_of(name) or name) not in done | {name}}
     return {
@@ -191,14 +198,16 @@ def _lies_about_leases(
     return {"taken from a process that lived": sorted(one.name for one in unexplained)}
 
 
-def _lies_about_the_dead(picture: Picture, max_deaths: int) -> dict[str, list[str]]:
+def _lies_about_the_dead(
+    picture: Picture, harmed: list[str], max_deaths: int
+) -> dict[str, list[str]]:
     odd = [
         f"{name} ({reason}, {deaths} deaths)"
         for name, reason, deaths in picture.dead
         if is_poison(name) and (reason, deaths) != ("poisoned", max_deaths)
     ]
     return {
-        "buried though not poison": sorted(one[0] for one in picture.dead if not is_poison(one[0])),
+        "buried though not poison": sorted(harmed),
         "buried for another reason": sorted(odd),
     }
 

@@ -43,6 +43,7 @@ class Outcome:
     # The instant at which nothing was queued or leased any more.
     drained_at: float | None
     lost_replies: int
+    torn_steps: int
     crashes: tuple[str, ...]
     said: str
     seconds: float
@@ -199,6 +200,7 @@ def _conclude(
         faults=conductor.mischief.done,
         drained_at=drained_at,
         lost_replies=lost,
+        torn_steps=conductor.place.torn,
         crashes=tuple(conductor.processes.crashes),
         said=conductor.said(),
         seconds=seconds,

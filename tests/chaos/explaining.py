@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -82,6 +83,16 @@ class Chronicle:
                 self._closing.setdefault(note.process, note.at)
         self._outages = [fault for fault in faults if fault.end - fault.start >= lease_ttl]
 
+    def was_killed_alone(self, several: Sequence[Delivery], max_deaths: int) -> bool:
+        """Whether its last death may have been a kill from outside: held alone, and unlucky."""
+        if not several:
+            return False
+        died_at, cause = self.died.get(several[-1].process, (math.inf, ""))
+        if len(several) >= max_deaths:
+            return cause == KILLED
+        # Some of its deaths came before it was handed to anybody.
+        return any(at >= died_at and why == KILLED for at, why in self.died.values())
+
     def was_cut_off(self, since: float, until: float) -> bool:
         return any(outage.start < until and since < outage.end for outage in self._outages)
 
@@ -119,9 +130,7 @@ def deliveries_of(calls: Iterable[Call]) -> dict[str, list[Delivery]]:
     return by_name
 
 
-def repetitions(
-    deliveries: dict[str, list[Delivery]], chronicle: Chronicle
-) -> list[Repetition]:
+def repetitions(deliveries: dict[str, list[Delivery]], chronicle: Chronicle) -> list[Repetition]:
     """Every delivery but the first of each request, with its cause."""
     found: list[Repetition] = []
     for several in deliveries.values():

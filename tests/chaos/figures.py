@@ -104,7 +104,9 @@ class Figures:
         self._show("F2", "servers killed", self._count(OUTAGE), at_least=1)
         self._nothing_lost("F2")
         slowest = worst(answered_after(self._records, [OUTAGE, ALL]))
-        self._show_time("F2", "who waited was answered after PONG", slowest, RECOVERY)
+        self._show_time("F2", "processes were answered again after PONG", slowest, RECOVERY)
+        torn = self._outcome.torn_steps
+        self._show("F2", "steps torn in its file, cut off before the start", torn, at_least=0)
 
     def all_killed(self) -> None:
         self._show("F4", "times all were killed together", self._count(ALL), at_least=1)
@@ -138,6 +140,8 @@ class Figures:
         self._show("F32", "poison not buried", done + account.queued, exactly=0)
         innocent = account.count("buried though not poison")
         self._show("F32", "others buried with it", innocent, exactly=0)
+        unlucky = account.unlucky
+        self._show("F32", "others killed five times, the last time alone", unlucky, at_least=0)
         deaths = sum(note.kind == "poison" for note in self._records.notes)
         most = deaths * self._outcome.tier.workers
         self._show("F32", "others delivered again", account.causes[POISON], at_most=most)

@@ -22,9 +22,7 @@ _GLANCE = 0.05
 class Mischief:
     """Does one thing after another; ``done`` counts them, ``last`` is when the last was over."""
 
-    def __init__(
-        self, tier: Tier, place: Place, processes: Processes, pen: Pen, seed: int
-    ) -> None:
+    def __init__(self, tier: Tier, place: Place, processes: Processes, pen: Pen, seed: int) -> None:
         self.done: Counter[str] = Counter()
         self.last = time.monotonic()
         self._tier = tier

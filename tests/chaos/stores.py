@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from tests.chaos.append_only import cut_torn_step
 from tests.chaos.network import Network
 from tests.chaos.zygote import Zygote
 from tests.servers import RedisServer, free_port
@@ -24,6 +25,8 @@ class Place(Protocol):
     has_server: bool
     can_fill: bool
     network: Network | None
+    # How often the file of a killed server ended in the middle of a step.
+    torn: int
 
     async def open(self, zygote: Zygote, loss: float, seed: int) -> None: ...
 
@@ -51,6 +54,7 @@ class RedisPlace:
         self._folder = folder
         self._port = free_port() if proxied else 0
         self.url = ""
+        self.torn = 0
         self.network: Network | None = None
 
     async def open(self, zygote: Zygote, loss: float, seed: int) -> None:
@@ -72,6 +76,8 @@ class RedisPlace:
         await asyncio.to_thread(self._server.kill)
 
     async def start_server(self) -> float:
+        """As a careful operator does: a step that was torn in its file is cut off first."""
+        self.torn += cut_torn_step(self._server.directory)
         await asyncio.to_thread(self._server.start)
         return time.monotonic()
 
@@ -100,6 +106,7 @@ class SQLitePlace:
     kind = "sqlite"
     has_server = False
     network: Network | None = None
+    torn = 0
 
     def __init__(self, folder: Path, disk: SmallDisk | None) -> None:
         self.can_fill = disk is not None

@@ -40,21 +40,31 @@ def taken_up_after(records: Records, chronicle: Chronicle) -> list[float]:
 
 
 def answered_after(records: Records, kinds: Sequence[str]) -> list[float]:
-    """From the end of each such fault until those were answered who had waited for it."""
-    waits: list[float] = []
+    """From the end of each such fault until each process had its first answer that waited for it.
+
+    More than one may be lost on the way to a caller; that is another fault.
+    """
     asked = [call for call in records.calls if call.op in {"enqueue", "complete"}]
+    waits: list[float] = []
     for fault in records.faults:
-        others = [other for other in records.faults if other is not fault]
         if fault.kind in kinds:
-            waits += [
-                call.end - fault.end
-                for call in asked
-                if call.end is not None
-                and call.outcome in _ANSWERED
-                and call.start < fault.end < call.end
-                and not overlaps(fault.end, call.end, others)
-            ]
+            others = [other for other in records.faults if other is not fault]
+            waits += _first_answers(asked, fault, others).values()
     return waits
+
+
+def _first_answers(
+    calls: Iterable[Call], fault: Fault, others: Sequence[Fault]
+) -> dict[str, float]:
+    first: dict[str, float] = {}
+    for call in calls:
+        if call.end is None or call.outcome not in _ANSWERED:
+            continue
+        waited = call.start < fault.end < call.end
+        if waited and not overlaps(fault.end, call.end, others):
+            wait = call.end - fault.end
+            first[call.process] = min(wait, first.get(call.process, math.inf))
+    return first
 
 
 def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[float]:
