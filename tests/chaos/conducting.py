@@ -154,7 +154,7 @@ class Conductor:
         orders = {"url": self.place.url, "answer": str(answer), **question}
         pid = await self.processes.zygote.start("auditor", orders)
         async with asyncio.timeout(10 * _PATIENCE):
-            while pid not in self.processes.unclaimed:
+            while pid not in self.processes.unclaimed:  # noqa: ASYNC110 - told by its end
                 await asyncio.sleep(0.02)
         if self.processes.unclaimed[pid] != 0:
             raise RuntimeError(f"the auditor failed:\n{self.said()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -140,10 +141,7 @@ def repetitions(deliveries: dict[str, list[Delivery]], chronicle: Chronicle) -> 
 
 
 def _judge_all(several: Sequence[Delivery], chronicle: Chronicle) -> list[Repetition]:
-    return [
-        _judge(before, after, chronicle)
-        for before, after in zip(several, several[1:], strict=False)
-    ]
+    return [_judge(before, after, chronicle) for before, after in itertools.pairwise(several)]
 
 
 def _judge(before: Delivery, after: Delivery, chronicle: Chronicle) -> Repetition:

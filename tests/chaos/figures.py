@@ -28,15 +28,12 @@ _GRACE = 2.0
 
 
 class Figures:
-    """``slack`` is what bounds in time are multiplied by, for machines that are busy."""
-
-    def __init__(self, outcome: Outcome, show: Show, slack: float = 1.0) -> None:
+    def __init__(self, outcome: Outcome, show: Show) -> None:
         self._outcome = outcome
         self._account: Account = outcome.account
         self._records = outcome.records
         self._chronicle: Chronicle = read_chronicle(outcome.records, outcome.tier.lease_ttl)
         self._show_plainly = show
-        self._slack = slack
 
     def all(self) -> None:
         self.account(f"TIER-{self._outcome.tier.name.upper()}")
@@ -174,7 +171,7 @@ class Figures:
         self._show_plainly(row, f"{what} ({self._outcome.store})", shown, **how)
 
     def _show_time(self, row: str, what: str, seconds: float, bound: float) -> None:
-        self._show(row, what, seconds, at_most=round(bound * self._slack, 3), unit="s")
+        self._show(row, what, seconds, at_most=round(bound * self._outcome.tier.slack, 3), unit="s")
 
     def _nothing_lost(self, row: str) -> None:
         self._show(row, "lost", self._account.count("lost"), exactly=0)

@@ -34,6 +34,8 @@ class Tier:
     fill_for: float = 1.5
     flap_for: float = 0.0
     max_deaths: int = 5
+    # What bounds in time are multiplied by: a short run has few chances on a busy machine.
+    slack: float = 1.0
 
     @property
     def options(self) -> dict[str, Any]:
@@ -66,7 +68,7 @@ SHORT = Tier(
     shortest_work=0.02,
     longest_work=0.4,
     cancels=0.15,
-    poison_every=1_000,
+    poison_every=2_000,
     kill_every=2.5,
     stop_every=9.0,
     server_every=8.0,
@@ -74,6 +76,7 @@ SHORT = Tier(
     all_every=17.0,
     fill_every=11.0,
     flap_for=3.0,
+    slack=3.0,
 )
 LONG = Tier(
     "long",

@@ -121,7 +121,8 @@ class Worker:
     async def _take(self, queue: KVStoreQueue, stream: LeaseStream | None) -> Lease | None:
         start = time.monotonic()
         asking = _first(queue) if stream is None else stream.next()
-        outcome, lease = await self._fate.run(asking)
+        outcome, answer = await self._fate.run(asking)
+        lease: Lease | None = answer
         if lease is not None:
             self._pen.whole("lease", [lease.item[0]], start, outcome, lease.token.hex())
         elif outcome != "ok":
