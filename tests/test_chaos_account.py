@@ -297,9 +297,9 @@ def test_a_producer_goes_on_where_it_was_killed() -> None:
     keyed = [name for name in ("0-10", "0-11") if is_keyed(name)]
     assert len(keyed) == 2
     calls = [sent("0-9/1"), sent("0-10", outcome=DIED), sent("0-11", outcome="cancelled")]
-    calls += [sent("0-11"), sent("0-150", outcome=DIED)]
+    calls += [sent("0-11"), sent("0-1500", outcome=DIED)]
     now = standing(calls)
-    assert (now.next_number, now.accepted, now.doubtful) == (151, 3, (("0-10",),))
+    assert (now.next_number, now.accepted, now.doubtful) == (1501, 3, (("0-10",),))
 
 
 # --- times ---------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from typing import Any
 
 from tests.chaos.conducting import Outcome, conduct
 from tests.chaos.figures import Figures
-from tests.chaos.tiers import LONG, SHORT, Tier
+from tests.chaos.scale import conduct_scale, show_scale
+from tests.chaos.tiers import LONG, SCALE, SHORT, Tier
 from tests.evidence import Evidence
 
 HELD, BROKEN, BAD_USAGE = 0, 1, 2
-_TIERS = {"short": SHORT, "long": LONG}
+_TIERS = {"short": SHORT, "long": LONG, "scale": SCALE}
 _EPILOG = """\
 tiers:
   short   5,000 requests in half a minute, 4 processes of 25 workers; at least 10 workers and 3
@@ -77,22 +78,31 @@ def _run(options: argparse.Namespace, store: str, seed: int, teller: Teller) -> 
 def _run_tier(
     options: argparse.Namespace, store: str, seed: int, folder: Path, teller: Teller
 ) -> None:
-    tier: Tier = _TIERS[options.tier]
-    tier = tier if options.minutes is None else tier.lasting(options.minutes)
+    tier = _chosen(options)
     try:
-        outcome = asyncio.run(conduct(tier, store, seed, folder))
+        if tier.name == "scale":
+            outcome, scale = asyncio.run(conduct_scale(tier, store, seed, folder))
+            _tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller.complain)
+        else:
+            outcome = asyncio.run(conduct(tier, store, seed, folder))
+            _tell(outcome, Figures(outcome, teller.show).all, teller.complain)
     except Exception as error:  # noqa: BLE001 - the run itself failed, whatever the reason
         teller.complain(f"the run on {store} did not come to its end: {error!r}")
-        return
-    tell(outcome, teller.show, teller.complain)
 
 
-def tell(outcome: Outcome, show: Callable[..., None], complain: Callable[[str], None]) -> None:
+def _chosen(options: argparse.Namespace) -> Tier:
+    tier: Tier = _TIERS[options.tier]
+    if options.requests is not None:
+        tier = tier.of(options.requests)
+    return tier if options.minutes is None else tier.lasting(options.minutes)
+
+
+def _tell(outcome: Outcome, show: Callable[[], None], complain: Callable[[str], None]) -> None:
     name, store = outcome.tier.name, outcome.store
     print(f"\n{name} on {store}: {outcome.seconds:.0f} s, seed {outcome.seed}")
     for cause, count in outcome.account.causes.most_common():
         print(f"  delivered again {count:,} times: {cause}")
-    Figures(outcome, show).all()
+    show()
     for problem in [*outcome.account.problems(), *outcome.crashes]:
         complain(problem)
     if outcome.crashes:
@@ -122,9 +132,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", choices=("redis", "sqlite", "both"), default="both")
     parser.add_argument("--seed", type=int, help="as it was printed, to do the same again")
     parser.add_argument("--minutes", type=_minutes, help="another length, at the same pressure")
+    parser.add_argument("--requests", type=_requests, help="another number of requests (scale)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep ledgers in a new folder")
     return parser
+
+
+def _requests(text: str) -> int:
+    count = int(text)
+    if not 1_000 <= count <= 10**8:
+        raise argparse.ArgumentTypeError("from 1,000 to 100,000,000")
+    return count
 
 
 def _minutes(text: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +19,13 @@ _GLANCE = 0.05
 
 
 async def main(orders: Mapping[str, Any]) -> int:
-    """``wait`` for so long until nothing is queued, or else look at everything."""
+    """``wait`` for so long until nothing is queued, ``probe``, or else look at everything."""
+    told: Any
     async with open_chaos(orders["url"], {}, lambda _: None) as queue:
         if (within := orders.get("wait")) is not None:
-            told: Any = await _drained_at(queue, within)
+            told = await _drained_at(queue, within)
+        elif (times := orders.get("probe")) is not None:
+            told = {size: await _cost_of_leases(queue, size, times) for size in (1, 100)}
         else:
             told = dataclasses.asdict(await _look(queue))
     _write(Path(orders["answer"]), told)
@@ -37,6 +41,17 @@ async def _drained_at(queue: KVStoreQueue, within: float) -> float | None:
             return time.monotonic()
         await asyncio.sleep(_GLANCE)
     return None
+
+
+async def _cost_of_leases(queue: KVStoreQueue, size: int, times: int) -> float:
+    """The median of leasing so many at once, in seconds; all are given back."""
+    took: list[float] = []
+    for _ in range(times):
+        start = time.perf_counter()
+        leases = await queue.lease(size)
+        took.append(time.perf_counter() - start)
+        await asyncio.gather(*(lease.give_back() for lease in leases))
+    return statistics.median(took)
 
 
 async def _look(queue: KVStoreQueue) -> Picture:

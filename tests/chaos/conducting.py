@@ -7,7 +7,7 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.chaos.auditor import read_picture
 from tests.chaos.explaining import read_chronicle
 from tests.chaos.ledger import SUFFIX, Pen, Records, read_all
 from tests.chaos.mischief import Mischief
-from tests.chaos.processes import Processes
+from tests.chaos.processes import Orders, Processes, Slot
 from tests.chaos.producer import ProducerOrders
 from tests.chaos.progress import Tally, tell
 from tests.chaos.stores import Place, open_place
@@ -63,7 +63,7 @@ class Conductor:
     async def perform(self) -> float | None:
         """All of it, until nothing is queued any more: the instant of that."""
         start = time.monotonic()
-        async with self._meanwhile(start):
+        async with self.meanwhile(start):
             await self._start_processes()
             tracks = plan(self.tier, self.seed, has_server=self.place.has_server)
             async with asyncio.TaskGroup() as group:
@@ -75,23 +75,25 @@ class Conductor:
         return drained_at
 
     @asynccontextmanager
-    async def _meanwhile(self, start: float) -> AsyncIterator[None]:
+    async def meanwhile(self, start: float) -> AsyncIterator[None]:
         """The dead are replaced, and it is told how far things are."""
         title = f"{self.tier.name}, {self.place.kind}, seed {self.seed}:"
         ends = start + self.tier.seconds
         telling = tell(self.tally, self.mischief.done, ends, title)
-        async with _background(self.processes.replace_the_dead(), telling):
+        async with background(self.processes.replace_the_dead(), telling):
             yield
 
     async def _start_processes(self) -> None:
         for number in range(self.tier.producers):
-            await self.processes.add("producer", f"p{number}", self._producer(number))
+            await self.processes.add("producer", f"p{number}", self.producer(number))
         for number in range(self.tier.processes):
-            await self.processes.add("worker", f"w{number}", self._worker(number))
+            await self.processes.add("worker", f"w{number}", self.worker(number))
 
-    def _worker(self, number: int) -> Callable[[str, str], dict[str, Any]]:
+    def worker(self, number: int, **other: Any) -> Orders:
+        """What worker processes are told in their turn, but for what is ``other`` with them."""
+
         def orders(process: str, ledger: str) -> dict[str, Any]:
-            return asdict(
+            usual = asdict(
                 WorkerOrders(
                     self.place.url,
                     ledger,
@@ -104,21 +106,22 @@ class Conductor:
                     stranger=number % 2 == 1,
                 )
             )
+            return {**usual, **other}
 
         return orders
 
-    def _producer(self, number: int) -> Callable[[str, str], dict[str, Any]]:
+    def producer(self, number: int, **other: Any) -> Orders:
         tier = self.tier
 
         def orders(process: str, ledger: str) -> dict[str, Any]:
-            return asdict(
+            usual = asdict(
                 ProducerOrders(
                     self.place.url,
                     ledger,
                     process,
                     number,
-                    share=-(-tier.requests // tier.producers),
-                    rate=tier.rate / tier.producers,
+                    share=-(-tier.requests // max(tier.producers, 1)),
+                    rate=tier.rate / max(tier.producers, 1),
                     options=tier.options,
                     seed=_seed(self.seed, process),
                     shortest_work=tier.shortest_work,
@@ -128,15 +131,14 @@ class Conductor:
                     poison_every=tier.poison_every,
                 )
             )
+            return {**usual, **other}
 
         return orders
 
     async def _until_all_is_sent(self) -> None:
         async with asyncio.timeout(2 * self.tier.seconds + _PATIENCE):
             for slot in self.processes.of("producer"):
-                while slot.wanted:
-                    await slot.gone.wait()
-                    await asyncio.sleep(0.02)
+                await until_sent(slot)
 
     async def stop_workers(self) -> None:
         """In peace; each is noted, and how it ended."""
@@ -180,10 +182,10 @@ async def conduct(tier: Tier, kind: str, seed: int, folder: Path) -> Outcome:
         finally:
             await zygote.close()
         lost = 0 if place.network is None else place.network.lost
-    return _conclude(conductor, kind, drained_at, lost, time.monotonic() - start)
+    return conclude(conductor, kind, drained_at, lost, time.monotonic() - start)
 
 
-def _conclude(
+def conclude(
     conductor: Conductor, kind: str, drained_at: float | None, lost: int, seconds: float
 ) -> Outcome:
     tier, folder = conductor.tier, conductor.folder
@@ -207,8 +209,15 @@ def _conclude(
     )
 
 
+async def until_sent(slot: Slot) -> None:
+    """Until a producer, or who replaced it, has brought all that it was to bring."""
+    while slot.wanted:
+        await slot.gone.wait()
+        await asyncio.sleep(0.02)
+
+
 @asynccontextmanager
-async def _background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """These go on meanwhile, and end with the block; if one fails, so does the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work) for work in works]

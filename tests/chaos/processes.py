@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,9 @@ from tests.chaos.zygote import Zygote
 Orders = Callable[[str, str], dict[str, Any]]
 """From the name of a process and its ledger to what it is told."""
 
+# So young, a process may not have heard of SIGTERM yet.
+_CHILDHOOD = 1.0
+
 
 @dataclass(eq=False)
 class Slot:
@@ -28,6 +32,7 @@ class Slot:
     generation: int = 0
     process: str = ""
     pid: int | None = None
+    started: float = 0.0
     # Whether who ends is to be replaced.
     wanted: bool = True
     expected: set[int] = field(default_factory=set)
@@ -70,6 +75,7 @@ class Processes:
         slot.process = f"{slot.name}.{slot.generation}"
         slot.expected = {POISONED} if slot.kind == "worker" else {0}
         slot.gone = asyncio.Event()
+        slot.started = time.monotonic()
         ledger = self._folder / f"{slot.name}{SUFFIX}"
         ledger.touch()
         slot.pid = await self.zygote.start(slot.kind, slot.orders(slot.process, str(ledger)))
@@ -89,6 +95,8 @@ class Processes:
         if slot.pid is not None:
             self._pen.note("told to stop", process=slot.process)
             slot.expected.add(0)
+            if time.monotonic() - slot.started < _CHILDHOOD:
+                slot.expected.add(-signal.SIGTERM)
             self.zygote.signal(slot.pid, signal.SIGTERM)
 
     def choose(self, kind: str, dice: random.Random) -> Slot | None:

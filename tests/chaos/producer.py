@@ -19,6 +19,7 @@ from tests.chaos.worker import open_chaos
 
 _PAUSE = 0.05
 _LANES = 7
+_BLOCK = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class ProducerOrders:
     longest_work: float = 0.05
     batch: int = 10
     cancels: float = 0.0
+    # The share of requests that bring a child.
+    children: float = 0.25
     # One of so many is poison; 0 for none.
     poison_every: int = 0
 
@@ -52,8 +55,8 @@ class Standing:
 
 
 def is_keyed(name: str) -> bool:
-    """Of every two batches one has keys."""
-    return number_of(name) // 100 % 2 == 0
+    """Of every two thousand, the first has keys."""
+    return number_of(name) // _BLOCK % 2 == 0
 
 
 def standing(calls: Sequence[Call]) -> Standing:
@@ -94,9 +97,9 @@ class Producer:
         return 0
 
     def _next_batch(self) -> list[str]:
-        """Numbers of one hundred, so that all of them have keys or none has."""
+        """Numbers of one thousand, so that all of them have keys or none has."""
         first = self._standing.next_number
-        most = 100 - first % 100
+        most = _BLOCK - first % _BLOCK
         count = min(self._dice.randint(1, self._orders.batch), most)
         self._standing.next_number += count
         return [self._name(first + n) for n in range(count)]
@@ -104,7 +107,7 @@ class Producer:
     def _name(self, number: int) -> str:
         every = self._orders.poison_every
         poison = every > 0 and number % every == every // 8
-        children = 0 if poison or self._dice.random() < 0.75 else 1
+        children = int(not poison and self._dice.random() < self._orders.children)
         return make_name(self._orders.number, number, children=children, poison=poison)
 
     async def _bring(self, queue: KVStoreQueue, names: Sequence[str]) -> None:

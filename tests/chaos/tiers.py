@@ -46,6 +46,10 @@ class Tier:
         """So that the last request has been brought before the last fault."""
         return self.requests / (0.8 * self.seconds)
 
+    def of(self, requests: int) -> Tier:
+        """The same with another number of requests."""
+        return dataclasses.replace(self, requests=requests)
+
     def lasting(self, minutes: float) -> Tier:
         """The same pressure for another time."""
         factor = minutes * 60 / self.seconds
@@ -97,6 +101,21 @@ LONG = Tier(
     all_every=60.0,
     fill_every=120.0,
     flap_for=300.0,
+)
+
+SCALE = Tier(
+    "scale",
+    requests=1_000_000,
+    processes=20,
+    workers=10,
+    producers=0,
+    seconds=3_600.0,
+    lease_ttl=10.0,
+    # So long that the processes do not starve each other of two processors.
+    shortest_work=0.05,
+    longest_work=0.25,
+    batch=1_000,
+    kill_every=1.0,
 )
 
 

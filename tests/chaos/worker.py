@@ -71,6 +71,7 @@ class Worker:
         self._told_again = asyncio.Event()
 
     async def run(self) -> int:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop)
         async with open_chaos(self._orders.url, self._orders.options, self._hear) as queue:
             await self._introduce(queue)
             await self._work_until_stopped(queue)
@@ -79,8 +80,6 @@ class Worker:
         return 0
 
     async def _introduce(self, queue: KVStoreQueue) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stop)
         session = await queue.open_session()
         self._pen.note("born", session.client.name.decode())
 
