@@ -1,0 +1,133 @@
+"""Change the code in one place at a time: does a test notice?
+
+Mutates the pure modules and the queue over memory with mutmut, and runs for each mutant the tests
+that reach it and need no server, until one fails. Prints those that no test noticed. Those of
+tests/mutations/equivalent.toml are counted apart: they change nothing anybody may rely on.
+
+    python -m tests.mutations --modules retry 'recipes.*'
+    python -m tests.mutations --survivors   # tries again what lived on the last time
+
+Exits with 0 where fewer than 10 % lived on, with 1 where more did or where the time was up before
+all were tried, and with 2 where it was called wrongly. Needs `pip install -e '.[mutation]'`; all it
+writes is in .mutations/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.evidence import Evidence
+from tests.mutations import equivalent
+from tests.mutations.plan import chosen
+from tests.mutations.progress import Progress
+from tests.mutations.verdicts import Mutant, Verdict
+from tests.mutations.workshop import Workshop
+
+MOST = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _read_arguments(arguments)
+    groups = chosen(asked.modules)
+    if not groups:
+        print(f"no module is called {', '.join(asked.modules)}", file=sys.stderr)
+        return 2
+    deadline = time.monotonic() + asked.minutes * 60
+    shops = [Workshop(group) for group in groups]
+    progress = Progress()
+    for shop in shops:
+        _try_all(shop, deadline, asked, progress)
+    progress.close()
+    return _conclude([mutant for shop in shops for mutant in shop.mutants()], asked.json)
+
+
+def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m tests.mutations",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--modules", nargs="+", default=[], metavar="NAME", help="such as retry or 'queue.*'"
+    )
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after these (60)")
+    parser.add_argument("--processes", type=int, default=2, help="mutants at a time (2)")
+    parser.add_argument("--survivors", action="store_true", help="only those of the last run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
+    return parser.parse_args(arguments)
+
+
+def _try_all(
+    shop: Workshop, deadline: float, asked: argparse.Namespace, progress: Progress
+) -> None:
+    names = [mutant.name for mutant in shop.mutants() if mutant.lives] if asked.survivors else []
+    if asked.survivors and not names:
+        return
+    shop.set_up(anew=not asked.survivors)
+    shop.work(deadline, asked.processes, names, lambda: progress.show(shop))
+
+
+def _conclude(mutants: list[Mutant], figures: Path | None) -> int:
+    known = equivalent.read()
+    alike = [
+        mutant for mutant in mutants if mutant.lives and equivalent.is_equivalent(mutant, known)
+    ]
+    living = [mutant for mutant in mutants if mutant.lives and mutant not in alike]
+    for mutant in living:
+        print(f"\n{mutant.where} ({mutant.verdict.value}, {mutant.name})")
+        print(_marked("-", mutant.was), _marked("+", mutant.now), sep="\n")
+    for one in equivalent.stale(known, mutants):
+        print(f"\nno longer true of {one.where}: {one.was!r}, take it out of the list")
+    print("\n" + _sums(mutants, alike, living))
+    return _hold(mutants, len(alike), len(living), figures)
+
+
+def _marked(sign: str, lines: str) -> str:
+    return "\n".join(f"  {sign} {line}" for line in lines.splitlines())
+
+
+def _sums(mutants: list[Mutant], alike: list[Mutant], living: list[Mutant]) -> str:
+    rows = [f"{'module':34} mutants killed timeout equivalent survived untried"]
+    for module in dict.fromkeys(_module_of(mutant) for mutant in mutants):
+        own = [mutant for mutant in mutants if _module_of(mutant) == module]
+        ends = Counter(mutant.verdict for mutant in own)
+        same, left = (sum(_module_of(one) == module for one in some) for some in (alike, living))
+        rows.append(
+            f"{module:34} {len(own):7} {ends[Verdict.KILLED]:6} {ends[Verdict.TIMEOUT]:7} "
+            f"{same:10} {left:8} {ends[Verdict.UNTRIED]:7}"
+        )
+    return "\n".join(rows)
+
+
+def _module_of(mutant: Mutant) -> str:
+    return mutant.name.rpartition(".")[0].partition(".")[2]
+
+
+def _hold(mutants: list[Mutant], alike: int, living: int, figures: Path | None) -> int:
+    untried = sum(mutant.verdict is Verdict.UNTRIED for mutant in mutants)
+    tried = len(mutants) - untried - alike
+    evidence = Evidence()
+    try:
+        evidence("MUT", "mutants tried", tried + alike, at_least=1)
+        evidence("MUT", "of them equivalent, each with its reason", alike, at_least=0)
+        evidence("MUT", "killed", tried - living, at_least=1)
+        share = round(100 * living / max(tried, 1), 1)
+        evidence("MUT", "survivors of the others", share, at_most=MOST, unit="%")
+        evidence("MUT", "left untried when the time was up", untried, exactly=0)
+    except AssertionError as broken:
+        print(broken)
+        return 1
+    finally:
+        if figures:
+            evidence.save(figures)
+    print(f"{living} of {tried} lived on: {share} %, at most {MOST} % may")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""What is mutated, and which tests must notice: those that need no server, in memory only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+PACKAGE = "data_fetcher_core"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules that the same tests look after: what a mutant costs is the tests it survives."""
+
+    name: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    def only(self, patterns: Iterable[str]) -> Group:
+        """The part of it that is asked for by names such as ``retry`` or ``queue.*``."""
+        chosen = [m for m in self.modules if any(fnmatch(m, pattern) for pattern in patterns)]
+        return Group(self.name, tuple(chosen), self.tests)
+
+
+def _in(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}.{name}" for name in names.split())
+
+
+def _tests(names: str) -> tuple[str, ...]:
+    return tuple(f"tests/test_{name}.py" for name in names.split())
+
+
+DECISIONS = Group(
+    "decisions",
+    ("retry", "deadlines", "fetcher.breaker"),
+    _tests("retry breaker requirements hosts loader_parts"),
+)
+WEB = Group(
+    "web",
+    _in("loader", "retry_after robots_rules headers urls statuses")
+    + _in("recipes", "json_paths link_header scope web_urls"),
+    _tests(
+        "canonical loader_parts loader_failures loader_robots "
+        "recipe_api recipe_cursor recipe_links recipe_scope recipe_site recipe_sitemap"
+    ),
+)
+QUEUE = Group(
+    "queue",
+    _in("kv_store", "values memory transactional")
+    + _in(
+        "queue",
+        "records ordered_keys keys ordering lane_state identity tokens outcomes entries options "
+        "selection run_meta serializers step leasing settling sweeping tending "
+        "transactional_engine batching",
+    ),
+    (
+        *_tests(
+            "bounds cancellation conformance consumers faults_input faults_records faults_time "
+            "identity options order promises records requirements retry runs_again streams "
+            "tending third_party_store values waiting"
+        ),
+        "tests/test_unit/data_fetcher_core/test_queue.py",
+        "tests/test_kit_catches.py::test_what_is_whole_passes_the_same_machine",
+    ),
+)
+GROUPS = (DECISIONS, WEB, QUEUE)
+
+
+def chosen(patterns: Iterable[str]) -> list[Group]:
+    """The groups that have something of what is asked for; all where nothing is."""
+    wanted = list(patterns) or ["*"]
+    return [part for group in GROUPS if (part := group.only(wanted)).modules]
