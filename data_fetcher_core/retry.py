@@ -78,9 +78,16 @@ class Exponential:
             raise ConfigurationError(f"jitter must be from 0 to 1, not {self.jitter!r}")
 
     def decide(self, attempts: int, error: BaseException | None) -> Decision:
-        # Past a few dozen doublings a float overflows; `most` was reached long before.
-        full = min(self.most, self.first * self.factor ** min(attempts - 1, 60))
-        return RetryIn(full * (1 - self.jitter * self.chance()))
+        return RetryIn(self._full(attempts) * (1 - self.jitter * self.chance()))
+
+    def _full(self, attempts: int) -> float:
+        if not self.first:
+            return 0.0
+        try:
+            return min(self.most, self.first * float(self.factor) ** (attempts - 1))
+        except OverflowError:
+            # No float is as large; `most` was reached long before.
+            return self.most
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,15 @@ def test_delays_that_cannot_be(delays: Any) -> None:
         FixedDelays(delays)
 
 
+@pytest.mark.parametrize(
+    "policy", [FixedDelays((0.0,)), Exponential(first=0.0), Exponential(1.0, most=1.0)], ids=repr
+)
+def test_the_shortest_that_can_be(policy: FixedDelays | Exponential) -> None:
+    decision = policy.decide(1, None)
+    assert isinstance(decision, RetryIn)
+    assert 0.0 <= decision.delay <= 1.0
+
+
 def test_exponential_doubles_up_to_the_most() -> None:
     policy = Exponential(first=1.0, factor=2.0, most=10.0, jitter=0.0)
     delays = [policy.decide(n, None) for n in range(1, 7)]
@@ -82,6 +91,22 @@ def test_exponential_stays_within_its_bounds(
 
 
 @pytest.mark.parametrize(
+    ("policy", "delay"),
+    [
+        (Exponential(factor=1.01, most=300.0, jitter=0.0), 300.0),
+        (Exponential(factor=1e9, most=300.0, jitter=0.0), 300.0),
+        (Exponential(first=0.0, factor=1e9, jitter=0.0), 0.0),
+        (Exponential(factor=1.0, jitter=0.0), 1.0),
+    ],
+    ids=repr,
+)
+def test_however_slowly_or_fast_it_grows_it_comes_to_the_most(
+    policy: Exponential, delay: float
+) -> None:
+    assert policy.decide(1_000, None) == RetryIn(delay)
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         {"first": -1.0},
@@ -96,7 +121,7 @@ def test_exponential_stays_within_its_bounds(
     ids=str,
 )
 def test_an_exponential_that_cannot_be(bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match="jitter must|needs 0 <= first"):
         Exponential(**bad)
 
 
@@ -110,6 +135,13 @@ def test_the_nearest_class_of_an_exception_decides() -> None:
     assert policy.decide(1, ValueError()) == Bury(Never().detail)
     assert policy.decide(1, KeyboardInterrupt()) == RetryIn(9.0)
     assert policy.decide(1, None) == RetryIn(9.0)
+
+
+def test_a_policy_of_a_policy_is_told_what_went_wrong() -> None:
+    inner = ByException({ConnectionError: Never("refused")})
+    policy = ByException({OSError: inner}, otherwise=inner)
+    assert policy.decide(1, ConnectionResetError()) == Bury("refused")
+    assert ByException({}, otherwise=inner).decide(1, ConnectionError()) == Bury("refused")
 
 
 @given(st.integers(1, 20), st.integers(1, 20))
