@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.fetcher import BreakerOptions
-from data_fetcher_core.fetcher.breaker import Breaker
+from data_fetcher_core.fetcher.breaker import Breaker, Counts
 
 OPTIONS = BreakerOptions()
 
@@ -40,8 +40,21 @@ def test_half_of_twenty_in_the_window_open_it() -> None:
     assert not after("+-" * 10, step=0.1).is_closed
 
 
-def test_what_is_older_than_the_window_does_not_count() -> None:
-    assert after("+-" * 40, step=2.0).is_closed
+@pytest.mark.parametrize("many", range(81))
+def test_what_is_older_than_the_window_does_not_count(many: int) -> None:
+    assert after(("+-" * 40)[:many], step=2.0).is_closed
+
+
+def test_the_window_ends_at_its_length() -> None:
+    counted = after("+").seen_good(0.0, 1_000.0 + OPTIONS.window - 3.0, OPTIONS).counts
+    assert counted.good == 2
+    counted = after("+").seen_good(0.0, 1_000.0 + OPTIONS.window, OPTIONS).counts
+    assert counted.good == 1
+
+
+def test_what_went_well_and_was_not_told_yet_is_counted_with_the_rest() -> None:
+    breaker = Breaker(streak=2, counts=Counts({7: (1, 2)})).with_good({7: 3, 8: 4})
+    assert breaker == Breaker(streak=2, counts=Counts({7: (4, 2), 8: (4, 0)}))
 
 
 def test_fewer_than_twenty_are_too_few() -> None:
@@ -112,6 +125,10 @@ def test_it_is_never_stuck(outcomes: str, step: float) -> None:
 def test_a_count_that_cannot_be(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="failures"):
         BreakerOptions(failures=value)
+
+
+def test_one_request_may_be_enough() -> None:
+    assert not after("-", options=BreakerOptions(requests=1)).is_closed
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "5", None, float("nan")])

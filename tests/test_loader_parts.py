@@ -82,6 +82,26 @@ async def test_what_takes_too_long_is_ended() -> None:
         assert await wait_within(deadlines, 0.0) == "done"
 
 
+async def test_who_was_in_time_may_go_on_for_longer() -> None:
+    deadlines = Deadlines(0.05)
+    with deadlines.begin():
+        await asyncio.sleep(0.0)
+    await asyncio.sleep(0.15)
+
+
+async def test_it_is_for_a_task() -> None:
+    loop = asyncio.get_running_loop()
+    tried: asyncio.Future[None] = loop.create_future()
+
+    def enter() -> None:
+        with pytest.raises(RuntimeError, match="^a deadline is for a task$"):
+            Deadlines(1.0).begin().__enter__()
+        tried.set_result(None)
+
+    loop.call_soon(enter)
+    await tried
+
+
 async def test_those_who_began_later_end_later() -> None:
     deadlines = Deadlines(0.1)
     ended: list[int] = []
