@@ -1,7 +1,8 @@
 """Change the code in one place at a time: does a test notice?
 
 Mutates the pure modules and the queue over memory with mutmut, and runs for each mutant the tests
-that reach it and need no server, until one fails. Prints those that no test noticed. Those of
+that reach it and need no server, until one fails, ten seconds of them at most. Prints those that
+no test noticed. Those of
 tests/mutations/equivalent.toml are counted apart: they change nothing anybody may rely on.
 
     python -m tests.mutations --modules retry 'recipes.*'
@@ -25,7 +26,7 @@ from tests.evidence import Evidence
 from tests.mutations import equivalent
 from tests.mutations.plan import chosen
 from tests.mutations.progress import Progress
-from tests.mutations.verdicts import Mutant, Verdict
+from tests.mutations.verdicts import ALIVE, DEAD, Mutant, Verdict
 from tests.mutations.workshop import Workshop
 
 MOST = 10.0
@@ -65,67 +66,51 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _try_all(
     shop: Workshop, deadline: float, asked: argparse.Namespace, progress: Progress
 ) -> None:
-    names = [mutant.name for mutant in shop.mutants() if mutant.lives] if asked.survivors else []
-    if asked.survivors and not names:
-        return
     shop.set_up(anew=not asked.survivors)
-    shop.work(deadline, asked.processes, names, lambda: progress.show(shop))
+    shop.work(deadline, asked.processes, lambda: progress.show(shop))
 
 
 def _conclude(mutants: list[Mutant], figures: Path | None) -> int:
-    known = equivalent.read()
-    alike = [
-        mutant for mutant in mutants if mutant.lives and equivalent.is_equivalent(mutant, known)
-    ]
-    living = [mutant for mutant in mutants if mutant.lives and mutant not in alike]
-    for mutant in living:
-        print(f"\n{mutant.where} ({mutant.verdict.value}, {mutant.name})")
-        print(_marked("-", mutant.was), _marked("+", mutant.now), sep="\n")
-    for one in equivalent.stale(known, mutants):
+    for mutant in mutants:
+        if mutant.verdict in ALIVE:
+            print(f"\n{mutant.where} ({mutant.verdict})")
+            print(_marked("-", mutant.was), _marked("+", mutant.now), sep="\n")
+    for one in equivalent.stale(equivalent.read(), mutants):
         print(f"\nno longer true of {one.where}: {one.was!r}, take it out of the list")
-    print("\n" + _sums(mutants, alike, living))
-    return _hold(mutants, len(alike), len(living), figures)
+    print("\n" + _table(mutants))
+    return _hold(Counter(mutant.verdict for mutant in mutants), figures)
 
 
 def _marked(sign: str, lines: str) -> str:
     return "\n".join(f"  {sign} {line}" for line in lines.splitlines())
 
 
-def _sums(mutants: list[Mutant], alike: list[Mutant], living: list[Mutant]) -> str:
-    rows = [f"{'module':34} mutants killed timeout equivalent survived untried"]
-    for module in dict.fromkeys(_module_of(mutant) for mutant in mutants):
-        own = [mutant for mutant in mutants if _module_of(mutant) == module]
-        ends = Counter(mutant.verdict for mutant in own)
-        same, left = (sum(_module_of(one) == module for one in some) for some in (alike, living))
-        rows.append(
-            f"{module:34} {len(own):7} {ends[Verdict.KILLED]:6} {ends[Verdict.TIMEOUT]:7} "
-            f"{same:10} {left:8} {ends[Verdict.UNTRIED]:7}"
-        )
+def _table(mutants: list[Mutant]) -> str:
+    rows = [f"{'module':30} mutants" + "".join(f"{verdict:>11}" for verdict in Verdict)]
+    for module in dict.fromkeys(mutant.module for mutant in mutants):
+        ends = Counter(mutant.verdict for mutant in mutants if mutant.module == module)
+        counts = "".join(f"{ends[verdict]:11}" for verdict in Verdict)
+        rows.append(f"{module:30} {ends.total():7}{counts}")
     return "\n".join(rows)
 
 
-def _module_of(mutant: Mutant) -> str:
-    return mutant.name.rpartition(".")[0].partition(".")[2]
-
-
-def _hold(mutants: list[Mutant], alike: int, living: int, figures: Path | None) -> int:
-    untried = sum(mutant.verdict is Verdict.UNTRIED for mutant in mutants)
-    tried = len(mutants) - untried - alike
+def _hold(ends: Counter[Verdict], figures: Path | None) -> int:
+    dead, alive = (sum(ends[verdict] for verdict in some) for some in (DEAD, ALIVE))
+    share = round(100 * alive / max(dead + alive, 1), 1)
     evidence = Evidence()
     try:
-        evidence("MUT", "mutants tried", tried + alike, at_least=1)
-        evidence("MUT", "of them equivalent, each with its reason", alike, at_least=0)
-        evidence("MUT", "killed", tried - living, at_least=1)
-        share = round(100 * living / max(tried, 1), 1)
-        evidence("MUT", "survivors of the others", share, at_most=MOST, unit="%")
-        evidence("MUT", "left untried when the time was up", untried, exactly=0)
+        evidence("MUT", "mutants", ends.total(), at_least=1)
+        evidence("MUT", "equivalent, each with its reason", ends[Verdict.EQUIVALENT], at_least=0)
+        evidence("MUT", "noticed by a test", dead, at_least=1)
+        evidence("MUT", "survivors among the others", share, at_most=MOST, unit="%")
+        evidence("MUT", "left untried when the time was up", ends[Verdict.UNTRIED], exactly=0)
     except AssertionError as broken:
         print(broken)
         return 1
     finally:
         if figures:
             evidence.save(figures)
-    print(f"{living} of {tried} lived on: {share} %, at most {MOST} % may")
+    print(f"{alive} of {dead + alive} live on: {share} %, and {MOST:.0f} % may")
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,23 +14,33 @@ FILE = Path(__file__).with_name("equivalent.toml")
 
 @dataclass(frozen=True)
 class Equivalent:
-    """All mutants of the lines ``was`` in ``where`` that make them one of ``now``."""
+    """All mutants of the lines ``was`` in ``where`` that make them one of ``now``.
 
-    where: str
+    Where there is no ``where``, of any line in which ``was`` stands and becomes one of ``now``.
+    """
+
     was: str
     now: tuple[str, ...]
     why: str
+    where: str = ""
 
     def covers(self, mutant: Mutant) -> bool:
-        return (mutant.where, mutant.was) == (self.where, self.was) and mutant.now in self.now
+        if self.where:
+            return (mutant.where, mutant.was) == (self.where, self.was) and mutant.now in self.now
+        return any(mutant.now in _replaced(mutant.was, self.was, new) for new in self.now)
+
+
+def _replaced(text: str, old: str, new: str) -> Iterator[str]:
+    """``text`` with ``new`` in place of one ``old``, for each that it holds."""
+    at = text.find(old)
+    while at >= 0:
+        yield text[:at] + new + text[at + len(old) :]
+        at = text.find(old, at + 1)
 
 
 def read(path: Path = FILE) -> list[Equivalent]:
     plain = tomllib.loads(path.read_text())
-    return [
-        Equivalent(one["where"], one["was"], tuple(one["now"]), one["why"])
-        for one in plain.get("mutant", [])
-    ]
+    return [Equivalent(**{**one, "now": tuple(one["now"])}) for one in plain.get("mutant", [])]
 
 
 def is_equivalent(mutant: Mutant, known: Iterable[Equivalent]) -> bool:

@@ -9,6 +9,10 @@ from fnmatch import fnmatch
 PACKAGE = "data_fetcher_core"
 
 
+def path_of(module: str) -> str:
+    return f"{PACKAGE}/{module.replace('.', '/')}.py"
+
+
 @dataclass(frozen=True)
 class Group:
     """Modules that the same tests look after: what a mutant costs is the tests it survives."""
@@ -41,7 +45,7 @@ WEB = Group(
     _in("loader", "retry_after robots_rules headers urls statuses")
     + _in("recipes", "json_paths link_header scope web_urls"),
     _tests(
-        "canonical loader_parts loader_failures loader_robots "
+        "canonical loader_parts loader_failures loader_pages loader_proxy loader_robots "
         "recipe_api recipe_cursor recipe_links recipe_scope recipe_site recipe_sitemap"
     ),
 )

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.mutations.verdicts import Verdict
+from tests.mutations.verdicts import ALIVE, Verdict
 from tests.mutations.workshop import Workshop
 
 _EVERY = 10.0
@@ -39,5 +39,5 @@ def _so_far(shop: Workshop) -> str:
     tried = ends.total() - ends[Verdict.UNTRIED]
     if not tried:
         return "the tests run once unchanged"
-    living = ends[Verdict.SURVIVED] + ends[Verdict.UNTESTED]
+    living = sum(ends[verdict] for verdict in ALIVE)
     return f"{tried} of {ends.total()} tried, {living} live on"

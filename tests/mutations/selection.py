@@ -12,8 +12,6 @@ from hypothesis import Phase, settings
 ELSEWHERE = {"sqlite", "redis", "all three"}
 # A mutant that makes a test hang is found out after these seconds, not after a minute.
 PATIENCE = 10.0
-# Whoever breaks something breaks it here, so these go first: one of them saves a thousand others.
-FIRST = ("test_conformance.py",)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,12 +21,11 @@ def pytest_configure(config: pytest.Config) -> None:
     conftest._PATIENCE = PATIENCE
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     out = [item for item in items if not _is_in_memory(item)]
     config.hook.pytest_deselected(items=out)
     left = set(out)
-    items[:] = sorted((item for item in items if item not in left), key=_turn)
+    items[:] = [item for item in items if item not in left]
 
 
 def _is_in_memory(item: pytest.Item) -> bool:
@@ -39,10 +36,6 @@ def _is_in_memory(item: pytest.Item) -> bool:
         or any("redis" in name for name in getattr(item, "fixturenames", ()))
         or any(isinstance(one, str) and one in ELSEWHERE for one in given)
     )
-
-
-def _turn(item: pytest.Item) -> bool:
-    return item.path.name not in FIRST
 
 
 def _draw_little() -> None:

@@ -1,44 +1,28 @@
-"""What mutmut found, read from the files it leaves: each mutant, its change, and how it ended."""
+"""A mutant, what became of it, and the files of a run that say so."""
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tests.mutations.plan import PACKAGE
-
-_NUMBER = re.compile(r"__mutmut_\d+$")
-_IN_CLASS = "ǁ"
+_MUTANTS, _TRIALS = "mutants.json", "trials.jsonl"
 
 
-class Verdict(Enum):
+class Verdict(StrEnum):
     KILLED = "killed"
     TIMEOUT = "timeout"
+    EQUIVALENT = "equivalent"
     SURVIVED = "survived"
     UNTESTED = "untested"
     UNTRIED = "untried"
 
 
-# By the exit code of its process; any other is a crash of the tests, which is a kill too.
-_BY_EXIT_CODE = {
-    0: Verdict.SURVIVED,
-    None: Verdict.UNTRIED,
-    2: Verdict.UNTRIED,
-    -15: Verdict.UNTRIED,
-    5: Verdict.UNTESTED,
-    33: Verdict.UNTESTED,
-    36: Verdict.TIMEOUT,
-    24: Verdict.TIMEOUT,
-    -24: Verdict.TIMEOUT,
-    152: Verdict.TIMEOUT,
-    255: Verdict.TIMEOUT,
-}
+DEAD = {Verdict.KILLED, Verdict.TIMEOUT}
+ALIVE = {Verdict.SURVIVED, Verdict.UNTESTED}
 
 
 @dataclass(frozen=True)
@@ -47,60 +31,51 @@ class Mutant:
 
     name: str
     where: str
-    verdict: Verdict
-    was: str = field(repr=False, default="")
-    now: str = field(repr=False, default="")
+    was: str
+    now: str
+    verdict: Verdict = Verdict.UNTRIED
+    by: str = ""
+    """The test that noticed."""
 
     @property
-    def lives(self) -> bool:
-        return self.verdict in {Verdict.SURVIVED, Verdict.UNTESTED}
+    def change(self) -> tuple[str, str, str]:
+        return self.where, self.was, self.now
+
+    @property
+    def module(self) -> str:
+        return self.name.rpartition(".")[0].partition(".")[2]
+
+    @property
+    def function(self) -> str:
+        """As mutmut calls it, for all mutants of one function alike."""
+        return self.name.rpartition("__mutmut_")[0]
 
 
-def mutants_in(place: Path, modules: Iterable[str]) -> list[Mutant]:
-    return [mutant for module in modules for mutant in _mutants_of(place, module)]
+def save(place: Path, mutants: Iterable[Mutant]) -> None:
+    (place / _MUTANTS).write_text(json.dumps([asdict(mutant) for mutant in mutants]))
+    (place / _TRIALS).write_text("")
 
 
-def _mutants_of(place: Path, module: str) -> Iterator[Mutant]:
-    mutated = place / "mutants" / PACKAGE / f"{module.replace('.', '/')}.py"
-    found = _read(mutated.with_name(mutated.name + ".meta")).get("exit_code_by_key", {})
-    spans = _read(mutated.with_name(mutated.name + ".spans")).get("spans", {})
-    lines = mutated.read_text().splitlines() if spans else []
-    for name, exit_code in found.items():
-        verdict = _BY_EXIT_CODE.get(exit_code, Verdict.KILLED)
-        yield Mutant(name, where_is(name), verdict, *_change(name, spans, lines))
+def note(place: Path, mutant: Mutant) -> None:
+    with (place / _TRIALS).open("a") as trials:
+        trials.write(json.dumps([mutant.name, mutant.verdict, mutant.by]) + "\n")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Nothing where mutmut has not come to it yet, or is just writing it."""
+def load(place: Path) -> list[Mutant]:
+    """The mutants of a run, over or under way; none where it has made none yet."""
     try:
-        plain: dict[str, Any] = json.loads(path.read_text())
+        plain = json.loads((place / _MUTANTS).read_text())
+        ended = {name: (verdict, by) for name, verdict, by in _trials(place)}
     except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-    return plain
+        return []
+    return [_ended(Mutant(**one), *ended.get(one["name"], (one["verdict"], ""))) for one in plain]
 
 
-def where_is(name: str) -> str:
-    """``…queue.step.xǁStepǁput__mutmut_3`` is in ``queue.step.Step.put``."""
-    module, _, mangled = _NUMBER.sub("", name).rpartition(".")
-    plain = mangled.removeprefix("x_")
-    if mangled.startswith(f"x{_IN_CLASS}"):
-        plain = mangled[2:].replace(_IN_CLASS, ".")
-    return f"{module.removeprefix(PACKAGE + '.')}.{plain}"
+def _trials(place: Path) -> Iterator[Any]:
+    """A last line that is just being written is left for later."""
+    text = (place / _TRIALS).read_text()
+    yield from (json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n"))
 
 
-def _change(name: str, spans: dict[str, tuple[int, int]], lines: list[str]) -> tuple[str, str]:
-    own = name.rpartition(".")[2]
-    original = _NUMBER.sub("__mutmut_orig", own)
-    if own not in spans or original not in spans:
-        return "", ""
-    # The first lines hold the names that mutmut gave them.
-    before, after = (
-        [line.replace(key, "") for line in lines[spans[key][0] - 1 : spans[key][1]]]
-        for key in (original, own)
-    )
-    difference = list(difflib.ndiff(before, after))
-    return _lines(difference, "- "), _lines(difference, "+ ")
-
-
-def _lines(difference: Iterable[str], sign: str) -> str:
-    return "\n".join(line[2:].strip() for line in difference if line.startswith(sign))
+def _ended(mutant: Mutant, verdict: str, by: str) -> Mutant:
+    return replace(mutant, verdict=Verdict(verdict), by=by)

@@ -1,0 +1,132 @@
+"""A process for each mutant: forked when all is imported, it runs tests until one fails."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from mutmut.mutation.trampoline import set_mutant_under_test
+
+from tests.mutations.plan import PACKAGE
+from tests.mutations.reach import Reach, TestFailed, first_failure
+from tests.mutations.verdicts import Mutant, Verdict
+
+# A machine that is busy makes nothing a mutant's fault.
+_SLACK, _LEAST = 5.0, 60.0
+_LOOK_AGAIN = 0.002
+
+
+@dataclass(frozen=True)
+class Trial:
+    mutant: Mutant
+    pid: int
+    reading: int
+    until: float
+
+
+class Trials:
+    def __init__(self, reach: Reach, processes: int, note: Callable[[Mutant], None]) -> None:
+        self._reach = reach
+        self._processes = processes
+        self._note = note
+        self._running: list[Trial] = []
+
+    def run(self, mutants: Iterable[Mutant]) -> None:
+        try:
+            for mutant in mutants:
+                self._wait(until_below=self._processes)
+                self._begin(mutant)
+            self._wait(until_below=1)
+        finally:
+            for trial in self._running:
+                _kill(trial.pid)
+
+    def check_unchanged(self, items: Sequence[pytest.Item]) -> None:
+        """Run again in a fork they must pass, or each mutant would seem to be noticed."""
+        forget_caches()
+        trial = _fork(Mutant("", "", "", ""), items, float("inf"))
+        ended = _outcome(trial, os.waitpid(trial.pid, 0)[1])
+        if ended.verdict is not Verdict.SURVIVED:
+            raise TestFailed(ended.by)
+
+    def _begin(self, mutant: Mutant) -> None:
+        tests = self._reach.tests_for(mutant.function)
+        if not tests:
+            self._note(replace(mutant, verdict=Verdict.UNTESTED))
+            return
+        patience = max(_LEAST, _SLACK * self._reach.seconds_of(tests))
+        self._running.append(_fork(mutant, tests, time.monotonic() + patience))
+
+    def _wait(self, until_below: int) -> None:
+        while len(self._running) >= until_below:
+            for trial in list(self._running):
+                pid, status = os.waitpid(trial.pid, os.WNOHANG)
+                if pid:
+                    self._end(trial, status)
+                elif time.monotonic() > trial.until:
+                    os.kill(trial.pid, signal.SIGKILL)
+            time.sleep(_LOOK_AGAIN)
+
+    def _end(self, trial: Trial, status: int) -> None:
+        self._running.remove(trial)
+        ended = _outcome(trial, status)
+        if ended.by:
+            self._reach.killed(ended.function, ended.by)
+        self._note(ended)
+
+
+def _fork(mutant: Mutant, tests: Sequence[pytest.Item], until: float) -> Trial:
+    gc.freeze()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _live(mutant, tests, writing)
+    os.close(writing)
+    return Trial(mutant, pid, reading, until)
+
+
+def _live(mutant: Mutant, tests: Sequence[pytest.Item], writing: int) -> None:
+    """In the child, which never returns. Whatever goes wrong here was noticed."""
+    code = 1
+    try:
+        _quieten()
+        set_mutant_under_test(mutant.name)
+        by = first_failure(tests)
+        os.write(writing, by.encode(errors="replace")[:4_000])
+        code = 1 if by else 0
+    finally:
+        os._exit(code)
+
+
+def _outcome(trial: Trial, status: int) -> Mutant:
+    with os.fdopen(trial.reading, "rb") as pipe:
+        by = pipe.read().decode(errors="replace")
+    code = os.waitstatus_to_exitcode(status)
+    late = code == -signal.SIGKILL and time.monotonic() > trial.until
+    dead = Verdict.TIMEOUT if late else Verdict.KILLED
+    return replace(trial.mutant, verdict=dead if code else Verdict.SURVIVED, by=by)
+
+
+def _quieten() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def forget_caches() -> None:
+    """What the unchanged code has answered must not stand for what a mutant would answer."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == PACKAGE:
+            for value in list(vars(module).values()):
+                getattr(value, "cache_clear", lambda: None)()
