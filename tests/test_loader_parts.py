@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import codecs
 import encodings
+import time
+from collections.abc import Iterator
 from contextlib import suppress
-from email.utils import formatdate
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime, formatdate
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +22,11 @@ from yarl import URL
 
 from data_fetcher_core.core import Page
 from data_fetcher_core.deadlines import Deadlines
+from data_fetcher_core.errors import FetchError
 from data_fetcher_core.loader.charset import CODECS, charset_of, codec_of, content_type
-from data_fetcher_core.loader.headers import kept, readable
+from data_fetcher_core.loader.headers import basic_authorization, kept, readable
 from data_fetcher_core.loader.retry_after import parse_retry_after
+from data_fetcher_core.loader.statuses import failure_of_status, is_answer
 from data_fetcher_core.loader.urls import shown_url, target_of
 from tests.properties import quick
 from tests.web import Site, answer, loading
@@ -50,11 +58,75 @@ def test_retry_after_goes_by_the_servers_date() -> None:
     assert parse_retry_after("7", date, NOW) == 7
 
 
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as here:
+        here.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_retry_after_is_in_utc_unless_it_says_otherwise() -> None:
+    later = datetime.fromtimestamp(NOW + 90, timezone(timedelta(hours=5)))
+    assert parse_retry_after(formatdate(NOW + 90), None, NOW) == 90
+    assert parse_retry_after(format_datetime(later), None, NOW) == 90
+
+
 @quick(100)
 @given(st.text(max_size=60), st.none() | st.text(max_size=60))
 def test_retry_after_is_sensible_or_nothing(value: str, date: str | None) -> None:
     seconds = parse_retry_after(value, date, NOW)
     assert seconds is None or 0 <= seconds <= 86_400
+
+
+# --- statuses that are no answers ---------------------------------------------------------------
+
+
+def failure(status: int, reason: str | None = None, **headers: str) -> FetchError:
+    named = CIMultiDict((name.replace("_", "-"), value) for name, value in headers.items())
+    response: Any = SimpleNamespace(status=status, reason=reason, headers=named)
+    return failure_of_status(response, "http://h/")
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [(100, False), (199, False), (408, True), (429, True), (500, True), (501, False),
+     (503, True), (505, False), (600, True), (999, True)],
+)  # fmt: skip
+def test_which_of_them_may_become_an_answer(status: int, retryable: bool) -> None:
+    assert not is_answer(status)
+    assert failure(status).retryable is retryable
+
+
+@pytest.mark.parametrize("status", [501, 503])
+def test_what_they_say(status: int) -> None:
+    assert str(failure(status, "Not Now")) == f"http://h/: {status} Not Now"
+    assert str(failure(status)) == f"http://h/: {status}"
+    assert str(failure(status, "x" * 200)) == f"http://h/: {status} {'x' * 80}"
+
+
+def test_when_they_want_to_be_asked_again() -> None:
+    date, later = (formatdate(NOW + more, usegmt=True) for more in (3_600, 3_690))
+    assert failure(503).retry_after is None
+    assert failure(503, retry_after="7").retry_after == 7
+    assert failure(503, retry_after=later, date=date).retry_after == 90
+    soon = failure(503, retry_after=formatdate(time.time() + 1_000, usegmt=True)).retry_after
+    assert soon == pytest.approx(1_000, abs=60)
+
+
+# --- credentials --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "pair"),
+    [("http://us%20er:p%40ss@h/", b"us er:p@ss"), ("http://user@h/", b"user:"),
+     ("http://:pass@h/", b":pass"), ("http://\udcff:é@h/", b"\xff:\xc3\xa9")],
+)  # fmt: skip
+def test_credentials_inside_a_url(url: str, pair: bytes) -> None:
+    name, value = "Authorization", f"Basic {base64.b64encode(pair).decode()}"
+    assert basic_authorization(URL(url, encoded="\udcff" in url)) == {name: value}
 
 
 # --- deadlines ----------------------------------------------------------------------------------
@@ -94,7 +166,7 @@ async def test_it_is_for_a_task() -> None:
     tried: asyncio.Future[None] = loop.create_future()
 
     def enter() -> None:
-        with pytest.raises(RuntimeError, match="^a deadline is for a task$"):
+        with pytest.raises(RuntimeError, match=r"^a deadline is for a task$"):
             Deadlines(1.0).begin().__enter__()
         tried.set_result(None)
 

@@ -224,7 +224,13 @@ async def test_a_file_without_end_is_read_in_part(kind: str) -> None:
 def test_a_line_that_was_cut_is_no_rule() -> None:
     text = b"User-agent: *\n" + b"#" * (LONGEST - 14 - 12) + b"\nDisallow: /private"
     assert text[:LONGEST].endswith(b"\nDisallow: /")
+    assert "Disallow" not in text_of(text)
     assert RobotsRules("bot", text_of(text)).allow("http://example.org/")
+
+
+def test_a_file_of_just_the_most_bytes_counts_whole() -> None:
+    rule = b"User-agent: *\nDisallow: /private"
+    assert text_of(b"#" * (LONGEST - len(rule) - 1) + b"\n" + rule).endswith(rule.decode())
 
 
 def test_many_names_above_many_rules_are_not_multiplied() -> None:
