@@ -37,7 +37,7 @@ class Session:
             reach.explore(session.items)
             trials.check_unchanged(session.items)
         except TestFailed as failed:
-            pytest.exit(f"fails with nothing changed: {failed}", returncode=1)
+            pytest.exit(f"with nothing changed fails {failed}", returncode=1)
         trials.run(mutant for mutant in self._mutants if mutant.verdict is Verdict.UNTRIED)
         return True
 

@@ -35,6 +35,9 @@ def _tests(names: str) -> tuple[str, ...]:
     return tuple(f"tests/test_{name}.py" for name in names.split())
 
 
+_UNITS = "tests/test_unit/data_fetcher_core/test_queue.py"
+_MACHINE = "tests/test_kit_catches.py::test_what_is_whole_passes_the_same_machine"
+
 DECISIONS = Group(
     "decisions",
     ("retry", "deadlines", "fetcher.breaker"),
@@ -49,26 +52,37 @@ WEB = Group(
         "recipe_api recipe_cursor recipe_links recipe_scope recipe_site recipe_sitemap"
     ),
 )
-QUEUE = Group(
-    "queue",
-    _in("kv_store", "values memory transactional")
+RECORDS = Group(
+    "records",
+    _in("kv_store", "values")
     + _in(
         "queue",
         "records ordered_keys keys ordering lane_state identity tokens outcomes entries options "
-        "selection run_meta serializers step leasing settling sweeping tending "
-        "transactional_engine batching",
+        "selection run_meta serializers",
     ),
     (
         *_tests(
-            "bounds cancellation conformance consumers faults_input faults_records faults_time "
-            "identity options order promises records requirements retry runs_again streams "
-            "tending third_party_store values waiting"
+            "bounds conformance faults_input faults_records identity options order promises "
+            "records requirements values"
         ),
-        "tests/test_unit/data_fetcher_core/test_queue.py",
-        "tests/test_kit_catches.py::test_what_is_whole_passes_the_same_machine",
+        _UNITS,
+        _MACHINE,
     ),
 )
-GROUPS = (DECISIONS, WEB, QUEUE)
+ENGINE = Group(
+    "engine",
+    _in("kv_store", "memory transactional")
+    + _in("queue", "step leasing settling sweeping tending transactional_engine batching"),
+    (
+        *_tests(
+            "bounds cancellation conformance consumers faults_records faults_time order promises "
+            "records requirements retry runs_again streams tending values waiting"
+        ),
+        _UNITS,
+        _MACHINE,
+    ),
+)
+GROUPS = (DECISIONS, WEB, RECORDS, ENGINE)
 
 
 def chosen(patterns: Iterable[str]) -> list[Group]:

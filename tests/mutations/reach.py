@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
@@ -14,6 +14,7 @@ from mutmut.state import state
 
 # Seconds of tests that a mutant may survive before it counts as a survivor.
 BUDGET = 10.0
+_PATIENCE, _SLACK = 15.0, 10.0
 # Whoever breaks something is found out here, so these are among the first.
 STRONG = ("test_conformance.py", "test_kit_catches.py")
 
@@ -22,18 +23,24 @@ class TestFailed(Exception):
     """A test that fails with nothing changed can say nothing about a mutant."""
 
 
-def first_failure(items: Sequence[pytest.Item]) -> str:
-    """The test that fails first, of these in their order; nothing where all pass."""
+def first_failure(
+    items: Sequence[pytest.Item], before_each: Callable[[pytest.Item], None] = lambda _: None
+) -> str:
+    """The test that fails first, of these in their order, and how; nothing where all pass."""
     for item, following in pairwise([*items, None]):
         assert item is not None
-        if any(report.failed for report in runtestprotocol(item, nextitem=following, log=False)):
-            return item.nodeid
+        before_each(item)
+        for report in runtestprotocol(item, nextitem=following, log=False):
+            if report.failed:
+                return f"{item.nodeid}\n{report.longreprtext}"
     return ""
 
 
 class Reach:
     def __init__(self) -> None:
+        # How much of the processor each test needs, and how long it takes.
         self._seconds: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
         self._reaching: defaultdict[str, list[pytest.Item]] = defaultdict(list)
         self._kills: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
@@ -41,10 +48,11 @@ class Reach:
         set_mutant_under_test("stats")
         for item in items:
             state()._stats.clear()
-            started = time.process_time()
-            if first_failure([item]):
-                raise TestFailed(item.nodeid)
+            started, began = time.process_time(), time.monotonic()
+            if failure := first_failure([item]):
+                raise TestFailed(failure)
             self._seconds[item.nodeid] = time.process_time() - started
+            self._durations[item.nodeid] = time.monotonic() - began
             for function in state()._stats:
                 self._reaching[function].append(item)
         set_mutant_under_test("")
@@ -58,8 +66,9 @@ class Reach:
 
         return list(self._within_budget(sorted(self._reaching[function], key=turn)))
 
-    def seconds_of(self, items: Iterable[pytest.Item]) -> float:
-        return sum(self._seconds[item.nodeid] for item in items)
+    def patience_for(self, item: pytest.Item) -> float:
+        """After so many seconds it hangs: a machine that is busy is no mutant's fault."""
+        return max(_PATIENCE, _SLACK * self._durations.get(item.nodeid, 0.0))
 
     def killed(self, function: str, by: str) -> None:
         self._kills[function][by] += 1

@@ -10,15 +10,10 @@ import pytest
 from hypothesis import Phase, settings
 
 ELSEWHERE = {"sqlite", "redis", "all three"}
-# A mutant that makes a test hang is found out after these seconds, not after a minute.
-PATIENCE = 10.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
     _draw_little()
-    from tests import conftest  # noqa: PLC0415 - not before pytest rewrites its asserts
-
-    conftest._PATIENCE = PATIENCE
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

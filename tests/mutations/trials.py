@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 import time
@@ -17,9 +18,10 @@ from tests.mutations.plan import PACKAGE
 from tests.mutations.reach import Reach, TestFailed, first_failure
 from tests.mutations.verdicts import Mutant, Verdict
 
-# A machine that is busy makes nothing a mutant's fault.
-_SLACK, _LEAST = 5.0, 60.0
 _LOOK_AGAIN = 0.002
+# A pipe holds that much without being read.
+_LONGEST = 30_000
+_MEMORY = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,6 @@ class Trial:
     mutant: Mutant
     pid: int
     reading: int
-    until: float
 
 
 class Trials:
@@ -50,7 +51,7 @@ class Trials:
     def check_unchanged(self, items: Sequence[pytest.Item]) -> None:
         """Run again in a fork they must pass, or each mutant would seem to be noticed."""
         forget_caches()
-        trial = _fork(Mutant("", "", "", ""), items, float("inf"))
+        trial = self._fork(Mutant("", "", "", ""), items)
         ended = _outcome(trial, os.waitpid(trial.pid, 0)[1])
         if ended.verdict is not Verdict.SURVIVED:
             raise TestFailed(ended.by)
@@ -60,8 +61,7 @@ class Trials:
         if not tests:
             self._note(replace(mutant, verdict=Verdict.UNTESTED))
             return
-        patience = max(_LEAST, _SLACK * self._reach.seconds_of(tests))
-        self._running.append(_fork(mutant, tests, time.monotonic() + patience))
+        self._running.append(self._fork(mutant, tests))
 
     def _wait(self, until_below: int) -> None:
         while len(self._running) >= until_below:
@@ -69,51 +69,52 @@ class Trials:
                 pid, status = os.waitpid(trial.pid, os.WNOHANG)
                 if pid:
                     self._end(trial, status)
-                elif time.monotonic() > trial.until:
-                    os.kill(trial.pid, signal.SIGKILL)
             time.sleep(_LOOK_AGAIN)
 
     def _end(self, trial: Trial, status: int) -> None:
         self._running.remove(trial)
         ended = _outcome(trial, status)
         if ended.by:
-            self._reach.killed(ended.function, ended.by)
+            self._reach.killed(ended.function, ended.by.partition("\n")[0])
         self._note(ended)
 
+    def _fork(self, mutant: Mutant, tests: Sequence[pytest.Item]) -> Trial:
+        gc.freeze()
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._live(mutant, tests, writing)
+        os.close(writing)
+        return Trial(mutant, pid, reading)
 
-def _fork(mutant: Mutant, tests: Sequence[pytest.Item], until: float) -> Trial:
-    gc.freeze()
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _live(mutant, tests, writing)
-    os.close(writing)
-    return Trial(mutant, pid, reading, until)
+    def _live(self, mutant: Mutant, tests: Sequence[pytest.Item], writing: int) -> None:
+        """In the child, which never returns. Whatever goes wrong here was noticed."""
+        code = 1
+        try:
+            _confine()
+            set_mutant_under_test(mutant.name)
+            failure = first_failure(tests, self._wind_up)
+            os.write(writing, failure.encode(errors="replace")[:_LONGEST])
+            code = 1 if failure else 0
+        finally:
+            os._exit(code)
 
-
-def _live(mutant: Mutant, tests: Sequence[pytest.Item], writing: int) -> None:
-    """In the child, which never returns. Whatever goes wrong here was noticed."""
-    code = 1
-    try:
-        _quieten()
-        set_mutant_under_test(mutant.name)
-        by = first_failure(tests)
-        os.write(writing, by.encode(errors="replace")[:4_000])
-        code = 1 if by else 0
-    finally:
-        os._exit(code)
+    def _wind_up(self, item: pytest.Item) -> None:
+        """The alarm ends the process where a test does not end."""
+        signal.setitimer(signal.ITIMER_REAL, self._reach.patience_for(item))
 
 
 def _outcome(trial: Trial, status: int) -> Mutant:
     with os.fdopen(trial.reading, "rb") as pipe:
         by = pipe.read().decode(errors="replace")
     code = os.waitstatus_to_exitcode(status)
-    late = code == -signal.SIGKILL and time.monotonic() > trial.until
-    dead = Verdict.TIMEOUT if late else Verdict.KILLED
+    dead = Verdict.TIMEOUT if code == -signal.SIGALRM else Verdict.KILLED
     return replace(trial.mutant, verdict=dead if code else Verdict.SURVIVED, by=by)
 
 
-def _quieten() -> None:
+def _confine() -> None:
+    """Nothing on the screen, and no memory without end."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)

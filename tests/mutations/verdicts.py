@@ -35,7 +35,7 @@ class Mutant:
     now: str
     verdict: Verdict = Verdict.UNTRIED
     by: str = ""
-    """The test that noticed."""
+    """The test that noticed, and how."""
 
     @property
     def change(self) -> tuple[str, str, str]:
