@@ -95,6 +95,7 @@ def test_depth_is_counted_from_the_start_urls() -> None:
     scope, url = Scope(max_depth=2), URL("http://h/")
     assert [scope.admits(url, depth) for depth in (0, 2, 3)] == [True, True, False]
     assert Scope(max_depth=0).admits(url, 0)
+    assert Scope(max_depth=0).admits(url)
     assert not Scope(max_depth=0).admits(url, 1)
     assert Scope().admits(url, 10**9)
 
