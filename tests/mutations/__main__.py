@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for shop in shops:
         _try_all(shop, deadline, asked, progress)
     progress.close()
-    return _conclude([mutant for shop in shops for mutant in shop.mutants()], asked.json)
+    return told([mutant for shop in shops for mutant in shop.mutants()], asked.json)
 
 
 def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -70,7 +70,8 @@ def _try_all(
     shop.work(deadline, asked.processes, lambda: progress.show(shop))
 
 
-def _conclude(mutants: list[Mutant], figures: Path | None) -> int:
+def told(mutants: list[Mutant], figures: Path | None) -> int:
+    """Print what became of them, and keep the figures: the exit code."""
     for mutant in mutants:
         if mutant.verdict in ALIVE:
             print(f"\n{mutant.where} ({mutant.verdict})")
