@@ -48,7 +48,8 @@ def main(group_name: str, processes: str, *modules: str) -> int:
     set_mutant_under_test("")
     mutants = judged(mutate(HERE, modules), before)
     verdicts.save(HERE, mutants)
-    options = ["-q", "-s", "-o", "tmp_path_retention_policy=none"]
+    # A folder of its own: other sessions of pytest remove the common ones that seem old.
+    options = ["-q", "-s", "--basetemp=tmp", "-o", "tmp_path_retention_policy=none"]
     for plugin in ("tests.mutations.selection", "no:xdist", "no:cacheprovider"):
         options += ["-p", plugin]
     return int(pytest.main([*options, *group.tests], plugins=[Session(mutants, int(processes))]))
