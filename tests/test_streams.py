@@ -347,6 +347,33 @@ async def test_a_buffer_that_was_taken_up_by_others_is_not_handed_out(
         assert reading.result() == "new"
 
 
+async def test_an_answer_that_was_long_on_its_way_does_not_end_a_silence(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked in time; but it reached the store after others had taken this process for dead."""
+    queue, survivor = make_queue(), make_queue()
+    await queue.enqueue(range(3))
+    stream = queue.leases(prefetch=3)
+    await anext(stream)
+    client = await client_of(queue)
+    await client.tasks.cancel()
+    await survivor.sweep()
+    clock.advance(29.0)
+    beat = client.engine.beat
+
+    async def late(name: bytes) -> Any:
+        clock.advance(2.0)
+        await survivor.sweep()
+        return await beat(name)
+
+    monkeypatch.setattr(client.engine, "beat", late)
+    await queue.sweep()
+    assert len(await survivor.lease(9)) == 3
+    async with background(_first(stream)) as reading:
+        await asyncio.wait([reading], timeout=0.05)
+        assert not reading.done()
+
+
 async def test_buffers_are_dropped_with_the_queue(make_queue: MakeQueue) -> None:
     queue, other = make_queue(), make_queue()
     await queue.enqueue(range(4))

@@ -170,8 +170,11 @@ class Client:
         return now - self.heard_at >= self.options.lease_ttl
 
     def has_heard(self, asked_at: float) -> None:
-        """What the store says is as old as the question. After a silence it proves nothing."""
-        if not self.is_doubtful(asked_at):
+        """What the store says is as old as the question, and may be as new as the answer.
+
+        If we were silent for too long until then, it proves nothing.
+        """
+        if not self.is_doubtful(self.clock.monotonic()):
             self.heard_at = max(self.heard_at, asked_at)
 
     async def _wait_for(self, turn: asyncio.Lock) -> float:
