@@ -22,24 +22,30 @@ async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: flo
     """The store's answer, or :class:`StoreUnavailable` once ``op_timeout`` is over."""
     now = asyncio.get_running_loop().time
     deadline = now() + op_timeout - waited
-    for pause in _pauses():
-        try:
-            # The lightest way to bound a wait; there is one around every batch.
-            async with asyncio.timeout(min(op_timeout / _ATTEMPTS_WITHIN_BOUND, deadline - now())):
-                return await ask()
-        except TimeoutError:
-            failure = StoreUnavailable(f"the store did not answer within {op_timeout:g} s")
-        except StoreUnavailable as error:
-            failure = error
-        if deadline - now() <= pause:
+    failure: StoreUnavailable | None = None
+    try:
+        for pause in _pauses():
+            bound = min(op_timeout / _ATTEMPTS_WITHIN_BOUND, deadline - now())
             try:
+                # The lightest way to bound a wait; there is one around every batch.
+                async with asyncio.timeout(bound):
+                    return await ask()
+            except TimeoutError:
+                failure = StoreUnavailable(f"the store did not answer within {op_timeout:g} s")
+            except StoreUnavailable as error:
+                failure = error
+            if deadline - now() <= pause:
                 raise failure
-            finally:
-                # An error that its own traceback holds is kept, with all who wait for it and the
-                # leases that they were settling, until garbage is collected.
-                del failure
-        await anyio.sleep(pause)
-    raise AssertionError("unreachable")
+            await anyio.sleep(pause)
+            # A process that was stopped meanwhile asks no more. It may have been taken for dead,
+            # and what it asked before was forgotten with it: the same would be done once more.
+            if deadline <= now():
+                raise failure
+        raise AssertionError("unreachable")
+    finally:
+        # An error that its own traceback holds is kept, with all who wait for it and the leases
+        # that they were settling, until garbage is collected.
+        failure = None
 
 
 def _pauses() -> Iterator[float]:

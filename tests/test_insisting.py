@@ -1,0 +1,81 @@
+"""Asking again, and for how long."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+
+import anyio
+import pytest
+
+from data_fetcher_core.errors import StoreUnavailable
+from data_fetcher_core.queue.insisting import insist
+
+
+class AwayStore:
+    """Does not answer the first so many times; counts how often it was asked."""
+
+    def __init__(self, away: int) -> None:
+        self.away = away
+        self.asked = 0
+
+    async def ask(self) -> int:
+        self.asked += 1
+        if self.asked <= self.away:
+            raise StoreUnavailable("away")
+        return self.asked
+
+
+async def test_it_asks_until_there_is_an_answer() -> None:
+    assert await insist(AwayStore(3).ask, 5.0) == 4
+
+
+async def test_it_gives_up_in_time() -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="away"):
+        await insist(AwayStore(10**9).ask, 0.2)
+    assert time.monotonic() - began < 0.6
+
+
+async def test_who_was_stopped_for_too_long_does_not_ask_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others may have taken it for dead, and the store forgotten what it did for it."""
+
+    async def stopped(_: float) -> None:
+        time.sleep(0.3)  # noqa: ASYNC251 - so does a process that is stopped
+
+    monkeypatch.setattr(anyio, "sleep", stopped)
+    store = AwayStore(1)
+    with pytest.raises(StoreUnavailable, match="away"):
+        await insist(store.ask, 0.2)
+    assert store.asked == 1
+
+
+class Told(StoreUnavailable):
+    """One that may be looked for."""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_no_error_is_left_for_the_garbage_collector(answers: bool) -> None:
+    errors: list[weakref.ref[Told]] = []
+
+    async def ask() -> None:
+        if not answers or not errors:
+            error = Told("away")
+            errors.append(weakref.ref(error))
+            try:
+                raise error
+            finally:
+                del error
+
+    gc.disable()
+    try:
+        try:
+            await insist(ask, 0.1)
+        except StoreUnavailable:
+            assert not answers
+        assert [error() for error in errors] == [None] * len(errors)
+    finally:
+        gc.enable()
