@@ -620,3 +620,15 @@ async def test_a_store_is_not_kept_by_those_who_waited_for_it(tmp_path: Path) ->
     del queue, store
     gc.collect()
     assert forgotten() is None
+
+
+@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
+async def test_who_waits_beside_a_busy_process_is_not_kept_awake(make_queue: MakeQueue) -> None:
+    """It looks twenty times a second, however often there is something to see."""
+    queue, busy = make_queue(clock=SYSTEM_CLOCK), make_queue(clock=SYSTEM_CLOCK)
+    asked = _counted(queue._engine)
+    async with background(queue.lease(wait=1.0, lanes=["idle"])) as waiting:
+        while not waiting.done():
+            await busy.enqueue(["x"])
+            await busy.dequeue()
+    assert len(asked) <= 30, len(asked)

@@ -95,10 +95,11 @@ class Wakeups:
             await anyio.sleep_forever()
             return
         while self._count == mark:
+            # Before the first look, too: beside a busy process there is always news.
+            await anyio.sleep(LOOK_EVERY)
             if await self._elsewhere.has_news():
                 self.notify()
                 return
-            await anyio.sleep(LOOK_EVERY)
 
 
 def _finish(waiter: asyncio.Future[None]) -> None:
