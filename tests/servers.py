@@ -13,8 +13,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -86,6 +86,8 @@ def _version_of(path: Path) -> tuple[int, ...] | None:
 class RedisServer:
     """One server process. Options are lines of its configuration: ``appendonly="yes"``."""
 
+    _arguments: tuple[str, ...] = ()
+
     def __init__(self, directory: Path, binary: Binary | None = None, **options: str) -> None:
         self.binary = newest_binary() if binary is None else binary
         self.directory = directory
@@ -105,6 +107,10 @@ class RedisServer:
     def url(self) -> str:
         userinfo = f":{self.password}@" if self.password else ""
         return f"redis://{userinfo}127.0.0.1:{self.port}/0"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     @property
     def pid(self) -> int:
@@ -182,7 +188,7 @@ class RedisServer:
         config = self.directory / "redis.conf"
         config.write_text(self._config())
         with self._log_path().open("wb") as log:
-            self._process = _launch(self.binary.path, config, log)
+            self._process = _launch([self.binary.path, config, *self._arguments], log)
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until and self._process.poll() is None:
             if self._answers():
@@ -205,13 +211,13 @@ class RedisServer:
         return "".join(f"{name} {value}\n" for name, value in lines.items())
 
     def _answers(self) -> bool:
+        """Whether it is up; another that took the port before us answers too, and is not ours."""
         try:
             with self.client() as client:
-                return bool(client.ping())
+                said = client.info()
+                return said["process_id"] == self.pid and not said.get("loading", 0)
         except (redis.ConnectionError, redis.TimeoutError):
             return False
-        except redis.ResponseError:  # a replica without its master, for one, refuses PING
-            return True
 
     def _log_path(self) -> Path:
         return self.directory / "server.log"
@@ -229,10 +235,8 @@ class RedisServer:
             process.wait()
 
 
-def _launch(path: Path, config: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [path, config], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-    )
+def _launch(command: Sequence[str | Path], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
 
 def free_port() -> int:
@@ -254,10 +258,19 @@ def _is_free(port: int) -> bool:
 
 
 class RedisCluster:
-    """Masters on loopback that share the slots evenly; no replicas."""
+    """Masters on loopback that share the slots evenly, each with so many replicas."""
 
-    def __init__(self, directory: Path, binary: Binary | None = None, size: int = 3) -> None:
-        self.nodes = [_cluster_node(directory / f"node{n}", binary) for n in range(size)]
+    def __init__(
+        self, directory: Path, binary: Binary | None = None, size: int = 3, replicas: int = 0
+    ) -> None:
+        count = size * (1 + replicas)
+        self.nodes = [_cluster_node(directory / f"node{n}", binary) for n in range(count)]
+        self._size = size
+
+    @property
+    def masters(self) -> list[RedisServer]:
+        """Those of the beginning; a replica that was promoted is not among them."""
+        return self.nodes[: self._size]
 
     @property
     def url(self) -> str:
@@ -266,11 +279,15 @@ class RedisCluster:
     def start(self) -> Self:
         for node in self.nodes:
             node.start()
-        for index, node in enumerate(self.nodes):
+        for index, node in enumerate(self.masters):
             self._assign_slots(index, node)
         for node in self.nodes[1:]:
             _introduce(node, self.nodes[0])
         self.wait_until_ok()
+        for number, replica in enumerate(self.nodes[self._size :]):
+            _follow(replica, self.masters[number % self._size])
+        for master in self.masters if len(self.nodes) > self._size else ():
+            wait_until_followed(master)
         return self
 
     def stop(self) -> None:
@@ -278,19 +295,21 @@ class RedisCluster:
             node.stop()
 
     def flush(self) -> None:
-        for node in self.nodes:
+        for node in self.masters:
             node.flush()
+
+    def replica_of(self, master: RedisServer) -> RedisServer:
+        return self.nodes[self._size + self.masters.index(master)]
 
     def wait_until_ok(self) -> None:
         """Until every node says that all slots are served, and by everyone."""
-        until = time.monotonic() + _PATIENCE
-        while not all(_is_ok(node, len(self.nodes)) for node in self.nodes):
-            if time.monotonic() > until:
-                raise RuntimeError("the cluster did not come up; " + self.nodes[0].log()[-2000:])
-            time.sleep(0.02)
+        wait_for(
+            lambda: all(_is_ok(node, self._size, len(self.nodes)) for node in self.nodes),
+            "the cluster did not come up; " + self.nodes[0].log()[-2000:],
+        )
 
     def _assign_slots(self, index: int, node: RedisServer) -> None:
-        bounds = [_ALL_SLOTS * n // len(self.nodes) for n in (index, index + 1)]
+        bounds = [_ALL_SLOTS * n // self._size for n in (index, index + 1)]
         with node.client() as client:
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", index + 1)
             client.execute_command("CLUSTER ADDSLOTS", *range(*bounds))
@@ -298,7 +317,13 @@ class RedisCluster:
 
 def _cluster_node(directory: Path, binary: Binary | None) -> RedisServer:
     directory.mkdir()
-    return RedisServer(directory, binary, cluster_enabled="yes", cluster_node_timeout="2000")
+    return RedisServer(
+        directory,
+        binary,
+        cluster_enabled="yes",
+        cluster_node_timeout="2000",
+        repl_diskless_sync_delay="0",
+    )
 
 
 def _introduce(node: RedisServer, other: RedisServer) -> None:
@@ -306,10 +331,47 @@ def _introduce(node: RedisServer, other: RedisServer) -> None:
         client.execute_command("CLUSTER MEET", "127.0.0.1", other.port)
 
 
-def _is_ok(node: RedisServer, size: int) -> bool:
+def _follow(replica: RedisServer, master: RedisServer) -> None:
+    with master.client() as client:
+        name = client.execute_command("CLUSTER MYID").decode()
+    with replica.client() as client:
+        client.execute_command("CLUSTER REPLICATE", name)
+
+
+def _is_ok(node: RedisServer, size: int, nodes: int) -> bool:
     with node.client() as client:
         said: dict[str, str] = client.execute_command("CLUSTER INFO")
-    return said["cluster_state"] == "ok" and said["cluster_size"] == str(size)
+    counts = said["cluster_size"], said["cluster_known_nodes"]
+    return said["cluster_state"] == "ok" and counts == (str(size), str(nodes))
+
+
+def wait_until_followed(master: RedisServer, replicas: int = 1) -> None:
+    """Until so many replicas hear of what it writes; being connected does not mean that they do."""
+
+    def is_followed() -> bool:
+        with master.client() as client:
+            _write_something(client)
+            return bool(client.wait(replicas, 200) >= replicas)
+
+    if replicas:
+        wait_for(is_followed, f"nobody follows {master}; {master.log()[-2000:]}")
+
+
+def _write_something(client: redis.Redis) -> None:
+    """Nothing remains of it. In a cluster not every key is this server's to write."""
+    for number in range(1_000):
+        with suppress(redis.ResponseError):
+            client.set(f"followed{number}", "", px=1)
+            return
+    raise RuntimeError("the server takes nothing")
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > until:
+            raise RuntimeError(otherwise)
+        time.sleep(0.02)
 
 
 def open_files() -> int:

@@ -16,37 +16,12 @@ from data_fetcher_core.kv_store.redis import RedisStore
 from tests.conftest import OpenRedis
 from tests.redis_proxy import RedisProxy
 from tests.servers import RedisCluster, RedisServer
+from tests.slots import hand_over, move_key, node_id, owner_of, set_slot
 from tests.waiting import until
 
 SET = "return redis.call('SET', KEYS[1], ARGV[1])"
 GET = "return redis.call('GET', KEYS[1])"
 GET_BOTH = "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])}"
-
-
-def node_id(node: RedisServer) -> str:
-    with node.client() as client:
-        return str(client.execute_command("CLUSTER MYID").decode())
-
-
-def set_slot(node: RedisServer, slot: int, *state: str) -> None:
-    with node.client() as client:
-        client.execute_command("CLUSTER SETSLOT", slot, *state)
-
-
-def owner_of(cluster: RedisCluster, slot: int) -> tuple[RedisServer, RedisServer]:
-    """The node that serves the slot, and one that does not."""
-    index = next(n for n in range(3) if slot < 16_384 * (n + 1) // 3)
-    return cluster.nodes[index], cluster.nodes[(index + 1) % 3]
-
-
-def move_key(source: RedisServer, target: RedisServer, key: str) -> None:
-    with source.client() as client:
-        client.execute_command("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
-
-
-def hand_over(cluster: RedisCluster, target: RedisServer, slot: int) -> None:
-    for node in (target, *cluster.nodes):
-        set_slot(node, slot, "NODE", node_id(target))
 
 
 @contextmanager
