@@ -156,6 +156,7 @@ REPLIES: list[tuple[bytes, type[DataFetcherError], str]] = [
     (b"-LOADING Redis is loading the dataset in memory", StoreUnavailable, "LOADING"),
     (b"-CLUSTERDOWN Hash slot not served", StoreUnavailable, "CLUSTERDOWN"),
     (b"-TRYAGAIN Multiple keys request during rehashing", StoreUnavailable, "TRYAGAIN"),
+    (b"-ERR Script attempted to access a non local key", StoreUnavailable, "slot"),
     (b"-MASTERDOWN Link with MASTER is down", StoreUnavailable, "MASTERDOWN"),
     (b"-READONLY You can't write against a read only replica.", StoreUnavailable, "READONLY"),
     (b"-NOREPLICAS Not enough good replicas to write.", StoreUnavailable, "NOREPLICAS"),

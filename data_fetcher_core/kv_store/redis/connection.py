@@ -88,10 +88,17 @@ class Pool:
     """All connections to one server from one event loop."""
 
     def __init__(
-        self, make: Callable[[], _Wire], greet: Callable[[bytes | None], None], size: int
+        self,
+        make: Callable[[], _Wire],
+        greet: Callable[[bytes | None], None],
+        size: int,
+        *,
+        greet_always: bool = False,
     ) -> None:
+        """``greet`` hears what the server says of itself, once or on every new connection."""
         self._make = make
         self._greet = greet
+        self._greet_always = greet_always
         self._greeted = False
         self._size = size
         self._room = asyncio.Semaphore(size)
@@ -122,6 +129,13 @@ class Pool:
     async def retire(self) -> None:
         """Commands under way end in peace, and their connections with them."""
         self._size = 0
+        await self.forget_idle()
+
+    async def break_off(self) -> None:
+        """Close every connection without a word; commands under way fail."""
+        self._size = 0
+        for wire in self._busy:
+            wire.abort()
         await self.forget_idle()
 
     async def close(self) -> None:
@@ -157,10 +171,11 @@ class Pool:
             self._busy.discard(wire)
 
     async def _prepare(self, wire: _Wire) -> None:
-        if not (wire.is_connected and await wire.is_clean()):
+        is_new = not (wire.is_connected and await wire.is_clean())
+        if is_new:
             await wire.disconnect(nowait=True)
             await wire.connect()  # type: ignore[no-untyped-call]
-        if not self._greeted:
+        if not self._greeted or (is_new and self._greet_always):
             await self._meet(wire)
 
     async def _meet(self, wire: _Wire) -> None:
@@ -178,6 +193,15 @@ class Pool:
             self._idle.append(wire)
         else:
             await wire.disconnect(nowait=True)
+
+
+async def ask_once(wire: _Wire, command: Command) -> Any:
+    """The reply, over a connection that is opened and closed for it."""
+    try:
+        await wire.connect()  # type: ignore[no-untyped-call]
+        return await _exchange(wire, command)
+    finally:
+        await wire.disconnect(nowait=True)
 
 
 async def _exchange(wire: _Wire, command: Command) -> Any:

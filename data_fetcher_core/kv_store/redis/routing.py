@@ -138,6 +138,7 @@ class Cluster:
         raise failure
 
     async def _learn(self, shards: list[list[Any]], informant: Endpoint) -> None:
+        former = set(self._owners.values())
         self._owners = {
             slot: _endpoint(master, informant)
             for first, last, master, *_ in shards
@@ -149,6 +150,9 @@ class Cluster:
         self._stale = False
         for gone in self._pools.keys() - known.keys():
             await self._pools.pop(gone).retire()
+        # Who still waits at a node that lost all its slots would wait in vain.
+        for demoted in (former - set(self._owners.values())) & self._pools.keys():
+            await self._pools.pop(demoted).break_off()
 
 
 def _endpoint(node: list[Any], informant: Endpoint) -> Endpoint:

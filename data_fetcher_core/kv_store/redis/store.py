@@ -37,6 +37,9 @@ from data_fetcher_core.showing import shown
 # A block with a time-out near 0 lasts for ever on some servers; a long one outlives its reason.
 _SHORTEST_BLOCK = 0.05
 _LONGEST_BLOCK = 10.0
+# Whoever gives up after so many seconds of silence has learned what a time-out would have told:
+# a server that stands still refuses nothing, and another may have taken its place.
+_SUSPICIOUS = 0.25
 _ALL = 2**53
 # What the client lets through besides its own errors, when a peer talks nonsense or leaves.
 _FOREIGN = (said.RedisError, OSError, EOFError, RuntimeError, ValueError, LookupError)
@@ -151,10 +154,16 @@ class RedisStore(KeyValueStore):
     async def _within(self, duration: float, work: Awaitable[Any]) -> Any:
         """What ``work`` answers, or one of our errors by the time ``duration`` is over."""
         failure: DataFetcherError
+        now = asyncio.get_running_loop().time
+        suspicious_at = now() + duration - self._op_timeout + _SUSPICIOUS
         try:
             async with asyncio.timeout(duration):
                 return await work
         except DataFetcherError:
+            raise
+        except asyncio.CancelledError:
+            if now() >= suspicious_at:
+                await self._sessions.server().distrust()
             raise
         except TimeoutError:
             doubtful, failure = True, self._silence(duration)
