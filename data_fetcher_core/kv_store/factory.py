@@ -33,7 +33,8 @@ def create_kv_store(
     """A store of ``memory``, ``sqlite`` or ``redis``, or what a URL says; it opens on first use.
 
     URLs are ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``redis://…``,
-    ``rediss://…``, ``redis+cluster://…``, ``rediss+cluster://…`` and ``unix:///socket``.
+    ``rediss://…``, ``redis+cluster://…``, ``redis+sentinel://…/mymaster`` (``rediss+…`` for both)
+    and ``unix:///socket``.
     ``clock`` is for memory and SQLite; Redis goes by its server's.
     """
     kind, url = _resolve(store_type, url)
@@ -179,6 +180,8 @@ _KINDS = {
     "rediss": "redis",
     "redis+cluster": "redis",
     "rediss+cluster": "redis",
+    "redis+sentinel": "redis",
+    "rediss+sentinel": "redis",
     "unix": "redis",
 }
 _KNOWN = (

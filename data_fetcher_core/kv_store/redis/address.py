@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.showing import shown
 
 _DEFAULT_PORT = 6379
-_PLAIN = ("redis", "redis+cluster")
-_TLS = ("rediss", "rediss+cluster")
+_DEFAULT_SENTINEL_PORT = 26379
+_PLAIN = ("redis", "redis+cluster", "redis+sentinel")
+_TLS = ("rediss", "rediss+cluster", "rediss+sentinel")
 SCHEMES = (*_PLAIN, *_TLS, "unix")
 _FORM = "redis://[user:password@]host[:port][/db]"
+_SENTINEL_FORM = "redis+sentinel://[user:password@]host[:port],…/name-of-the-master[/db]"
 _HIDDEN = "***"
 
 
@@ -39,10 +41,18 @@ class RedisAddress:
     username: str | None = field(repr=False)
     password: str | None = field(repr=False)
     tls: Mapping[str, Any] = field(repr=False)
+    master: str = ""
+    """What the sentinels call the server that is meant."""
+    sentinel_username: str | None = field(default=None, repr=False)
+    sentinel_password: str | None = field(default=None, repr=False)
 
     @property
     def is_cluster(self) -> bool:
         return self.scheme.endswith("+cluster")
+
+    @property
+    def is_sentinel(self) -> bool:
+        return self.scheme.endswith("+sentinel")
 
     @property
     def is_tls(self) -> bool:
@@ -51,13 +61,30 @@ class RedisAddress:
     def __str__(self) -> str:
         if self.scheme == "unix":
             return f"unix://{self.path}?db={self.db}"
-        where = ",".join(map(str, self.endpoints))
-        return f"{self.scheme}://{where}" + ("" if self.is_cluster else f"/{self.db}")
+        where = f"{self.scheme}://" + ",".join(map(str, self.endpoints))
+        if self.is_sentinel and self.master:
+            return where + f"/{quote(self.master, safe='')}/{self.db}"
+        return where if "+" in self.scheme else f"{where}/{self.db}"
 
     def scrub(self, text: str) -> str:
-        """``text`` without the password; a server may repeat what it was sent."""
-        secret = self.password or self.username
-        return text.replace(secret, _HIDDEN) if secret else text
+        """``text`` without the passwords; a server may repeat what it was sent."""
+        for secret in (
+            self.password or self.username,
+            self.sentinel_password or self.sentinel_username,
+        ):
+            text = text.replace(secret, _HIDDEN) if secret else text
+        return text
+
+    def of_sentinel(self, sentinel: Endpoint) -> RedisAddress:
+        """One of the sentinels, as a server to be asked."""
+        return replace(
+            self,
+            endpoints=(sentinel,),
+            db=0,
+            username=self.sentinel_username,
+            password=self.sentinel_password,
+            master="",
+        )
 
 
 def parse_address(url: str, *, password: str | None = None) -> RedisAddress:
@@ -71,14 +98,18 @@ def parse_address(url: str, *, password: str | None = None) -> RedisAddress:
             "the Redis password is given twice, in the URL and as redis_password: leave one out"
         )
     is_socket = parts.scheme == "unix"
+    master, db_in_path = _path(parts)
     return RedisAddress(
         scheme=parts.scheme,
         endpoints=() if is_socket else _endpoints(parts),
         path=_socket_path(parts) if is_socket else "",
-        db=_database(parts, options.pop("db", None)),
+        db=_database(parts, db_in_path or options.get("db")),
         username=username,
         password=own_password or password,
-        tls={name: _TLS_OPTIONS[name](value) for name, value in options.items()},
+        tls={name: read(options[name]) for name, read in _TLS_OPTIONS.items() if name in options},
+        master=master,
+        sentinel_username=options.get("sentinel_username") or None,
+        sentinel_password=options.get("sentinel_password") or None,
     )
 
 
@@ -120,15 +151,17 @@ def _credentials(parts: SplitResult, options: dict[str, str]) -> tuple[str | Non
 
 def _endpoints(parts: SplitResult) -> tuple[Endpoint, ...]:
     hosts = parts.netloc.rpartition("@")[2].split(",")
-    if len(hosts) > 1 and not parts.scheme.endswith("+cluster"):
+    if len(hosts) > 1 and "+" not in parts.scheme:
         raise ConfigurationError(
             f"{parts.scheme}:// names one host, not {len(hosts)}: several are the seeds of a "
-            "cluster, redis+cluster://a,b,c"
+            "cluster, redis+cluster://a,b,c, or sentinels, redis+sentinel://a,b,c/mymaster"
         )
-    return tuple(_endpoint(host) for host in hosts)
+    is_sentinel = parts.scheme.endswith("+sentinel")
+    default_port = _DEFAULT_SENTINEL_PORT if is_sentinel else _DEFAULT_PORT
+    return tuple(_endpoint(host, default_port) for host in hosts)
 
 
-def _endpoint(text: str) -> Endpoint:
+def _endpoint(text: str, default_port: int) -> Endpoint:
     try:
         parts = urlsplit(f"//{text}")
         host, port = unquote(parts.hostname or "localhost"), parts.port
@@ -140,7 +173,7 @@ def _endpoint(text: str) -> Endpoint:
         ) from None
     if port == 0:
         raise ConfigurationError(f"the Redis URL names port 0: write {_FORM}")
-    return Endpoint(host, _DEFAULT_PORT if port is None else port)
+    return Endpoint(host, default_port if port is None else port)
 
 
 def _socket_path(parts: SplitResult) -> str:
@@ -149,9 +182,22 @@ def _socket_path(parts: SplitResult) -> str:
     return unquote(parts.path)
 
 
-def _database(parts: SplitResult, in_query: str | None) -> int:
-    in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
-    text = in_path or in_query or "0"
+def _path(parts: SplitResult) -> tuple[str, str]:
+    """The name of the master, where there are sentinels, and the database."""
+    if parts.scheme == "unix":
+        return "", ""
+    if not parts.scheme.endswith("+sentinel"):
+        return "", parts.path.strip("/")
+    master, _, database = parts.path.removeprefix("/").rstrip("/").partition("/")
+    if not master:
+        raise ConfigurationError(
+            f"a {parts.scheme}:// URL says which master is meant: write {_SENTINEL_FORM}"
+        )
+    return unquote(master), database
+
+
+def _database(parts: SplitResult, given: str | None) -> int:
+    text = given or "0"
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise ConfigurationError(
             f"the database of a Redis URL is a number, not {shown(text)}: {_FORM}"
@@ -180,6 +226,8 @@ _TLS_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 def _refuse_unknown(options: Mapping[str, str], scheme: str) -> None:
     known = {"db", "username", "password"} | (set(_TLS_OPTIONS) if scheme in _TLS else set())
+    if scheme.endswith("+sentinel"):
+        known |= {"sentinel_username", "sentinel_password"}
     unknown = sorted(options.keys() - known)
     if unknown:
         raise ConfigurationError(

@@ -23,6 +23,11 @@ def read_info(reply: bytes) -> dict[str, str]:
 
 def judge(info: dict[str, str]) -> list[str]:
     """Warnings about this server; a :class:`ConfigurationError` if it cannot be used."""
+    if info.get("redis_mode") == "sentinel":
+        raise ConfigurationError(
+            "this Redis is a sentinel, and keeps nothing itself: use "
+            "redis+sentinel://host:port/name-of-the-master"
+        )
     _refuse_old(info.get("redis_version", ""))
     return [*_judge_eviction(info.get("maxmemory_policy", "")), *_judge_durability(info)]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
+
+from redis import exceptions as said
 
 from data_fetcher_core.kv_store.redis.address import Endpoint, RedisAddress
 from data_fetcher_core.kv_store.redis.checks import judge, read_info
 from data_fetcher_core.kv_store.redis.connection import Pool, make_wire
 from data_fetcher_core.kv_store.redis.routing import Cluster, Server, SingleServer
+from data_fetcher_core.kv_store.redis.sentinels import SentinelServer
 
 _log = logging.getLogger(__name__)
 _NO_INFO = "INFO is barred for this user: eviction policy, version and durability were not checked"
@@ -61,10 +65,22 @@ class Sessions:
     def _open(self) -> Server:
         if self._address.is_cluster:
             return Cluster(self._address.endpoints, self._pool)
+        if self._address.is_sentinel:
+            return SentinelServer(self._address, self._master_pool)
         return SingleServer(self._pool(next(iter(self._address.endpoints), None)))
 
     def _pool(self, endpoint: Endpoint | None) -> Pool:
         return Pool(lambda: make_wire(self._address, endpoint), self._greet, self._pool_size)
+
+    def _master_pool(self, endpoint: Endpoint) -> Pool:
+        """A master that was demoted takes connections as before, and answers with what was."""
+        make = partial(make_wire, self._address, endpoint)
+        return Pool(make, self._greet_master, self._pool_size, greet_always=True)
+
+    def _greet_master(self, info: bytes | None) -> None:
+        if info is not None and read_info(info).get("role") == "slave":
+            raise said.ConnectionError("the sentinels named a server that is a replica")
+        self._greet(info)
 
     def _greet(self, info: bytes | None) -> None:
         """Called with what a server says of itself on the first connection to it."""
