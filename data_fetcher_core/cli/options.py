@@ -47,7 +47,8 @@ store = click.option(
     envvar="DATA_FETCHER_STORE",
     show_envvar=True,
     callback=read_store,
-    help="Where runs are kept: sqlite:///runs.db or redis://host:6379/0.  "
+    help="Where runs are kept: sqlite:///runs.db, redis://host:6379/0, redis+cluster://a,b,c or "
+    "redis+sentinel://a,b,c/mymaster.  "
     "[default: SQLite in your data folder]",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, on stdout.")
