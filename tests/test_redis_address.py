@@ -1,22 +1,20 @@
-"""Redis URLs, TLS, what is asked of a server before it is used, and secrets that stay secret."""
+"""Redis URLs, what is asked of a server before it is used, and secrets that stay secret."""
 
 from __future__ import annotations
 
 import logging
 import traceback
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_fetcher_core.errors import ConfigurationError, DataFetcherError, StoreUnavailable
+from data_fetcher_core.errors import ConfigurationError, DataFetcherError
 from data_fetcher_core.kv_store.redis import RedisStore
 from data_fetcher_core.kv_store.redis.address import parse_address
 from data_fetcher_core.kv_store.redis.checks import judge, read_info
 from tests.conftest import OpenRedis, StartRedis
 from tests.redis_proxy import RedisProxy, black_hole, drop_reply, inject
 from tests.servers import RedisServer, free_port
-from tests.tls import TlsRedis, make_authority
 
 CANARY = "s3cr3t-c4n4ry"
 
@@ -98,56 +96,6 @@ def test_other_settings_that_cannot_be() -> None:
     for count in (0, 1.5, True):
         with pytest.raises(ConfigurationError, match="max_connections"):
             RedisStore("redis://host", max_connections=count)  # type: ignore[arg-type]
-
-
-# --- TLS
-
-
-async def test_tls_with_a_certificate_we_trust(tls_redis: TlsRedis, open_redis: OpenRedis) -> None:
-    store = open_redis(tls_redis.url)
-    await store.put("key", 1)
-    assert await store.range_get("") == [("key", 1)]
-    assert await store.block_on([b"none"], 0) is None
-
-
-async def test_tls_with_an_authority_we_do_not_know(
-    tls_redis: TlsRedis, open_redis: OpenRedis
-) -> None:
-    with pytest.raises(ConfigurationError, match=r"CERTIFICATE_VERIFY_FAILED.*ssl_ca_certs"):
-        await open_redis(tls_redis.url.partition("?")[0]).get("key")
-
-
-@pytest.mark.parametrize(
-    ("certificate", "message"),
-    [
-        ({"host": "localhost", "expired": True}, "expired"),
-        ({"host": "elsewhere.example"}, "ostname mismatch"),
-    ],
-)
-async def test_tls_with_a_certificate_that_does_not_fit(
-    redis_server: RedisServer,
-    open_redis: OpenRedis,
-    tmp_path: Path,
-    certificate: dict[str, Any],
-    message: str,
-) -> None:
-    authority = make_authority(tmp_path)
-    async with RedisProxy(redis_server.port, ssl=authority.server_context(**certificate)) as proxy:
-        with pytest.raises(ConfigurationError, match=message):
-            await open_redis(TlsRedis(proxy.port, authority).url).get("key")
-        assert not proxy.commands
-
-
-async def test_tls_towards_a_server_without(
-    redis_server: RedisServer, open_redis: OpenRedis
-) -> None:
-    with pytest.raises(StoreUnavailable):
-        await open_redis(f"rediss://127.0.0.1:{redis_server.port}", op_timeout=1).get("key")
-
-
-async def test_plain_towards_a_server_with_tls(tls_redis: TlsRedis, open_redis: OpenRedis) -> None:
-    with pytest.raises(StoreUnavailable):
-        await open_redis(f"redis://127.0.0.1:{tls_redis.port}", op_timeout=1).get("key")
 
 
 # --- what a server must be

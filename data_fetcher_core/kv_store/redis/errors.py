@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 
 from redis import exceptions as said
 
@@ -17,6 +16,7 @@ from data_fetcher_core.errors import (
     ValidationError,
 )
 from data_fetcher_core.kv_store.redis.address import RedisAddress
+from data_fetcher_core.kv_store.redis.tls import advise_on_tls, is_for_good
 
 # Redis 6.2 wraps what went wrong inside a script; 7.0 leaves the code in front.
 _WRAPPING = re.compile(
@@ -97,7 +97,7 @@ def explain(error: Exception, address: RedisAddress) -> DataFetcherError:
     if isinstance(error, _REPLIES):
         kind, message = _meaning(code, text)
     else:
-        kind, message = _broken_connection(error)
+        kind, message = _broken_connection(error, address)
     return kind(address.scrub(f"Redis at {address}: {message}"))
 
 
@@ -128,9 +128,12 @@ def _meaning(code: str, text: str) -> tuple[type[DataFetcherError], str]:
     return StoreCorrupt, f"it refused a script or command: {text}"
 
 
-def _broken_connection(error: Exception) -> tuple[type[DataFetcherError], str]:
-    if isinstance(error.__context__, ssl.SSLCertVerificationError):
-        return ConfigurationError, f"{error} (name its authority: ?ssl_ca_certs=/path/to/ca.pem)"
+def _broken_connection(
+    error: Exception, address: RedisAddress
+) -> tuple[type[DataFetcherError], str]:
+    if address.is_tls and (advice := advise_on_tls(error.__context__, address.tls)):
+        kind = ConfigurationError if is_for_good(error.__context__) else StoreUnavailable
+        return kind, f"{error} ({advice})"
     if isinstance(error, said.InvalidResponse):
         return StoreUnavailable, f"it does not speak the Redis protocol: {error}"
     return StoreUnavailable, str(error) or type(error).__name__

@@ -25,6 +25,7 @@ from data_fetcher_core.kv_store.redis.errors import explain, puts_location_in_do
 from data_fetcher_core.kv_store.redis.keys import Family, escape, family
 from data_fetcher_core.kv_store.redis.scripts import load_script, script_digest
 from data_fetcher_core.kv_store.redis.sessions import Sessions
+from data_fetcher_core.kv_store.redis.tls import NO_TLS
 from data_fetcher_core.kv_store.values import (
     check_limit,
     check_ttl,
@@ -176,7 +177,10 @@ class RedisStore(KeyValueStore):
         raise failure
 
     def _silence(self, duration: float) -> StoreUnavailable:
-        return StoreUnavailable(f"Redis at {self._address} did not answer within {duration:g} s")
+        hint = f" ({NO_TLS})" if self._address.is_tls else ""
+        return StoreUnavailable(
+            f"Redis at {self._address} did not answer within {duration:g} s{hint}"
+        )
 
     def _family(self, prefix: str | None) -> Family:
         return family(self.key_prefix, prefix)
