@@ -155,7 +155,10 @@ class Fault:
 
 
 class RedisProxy:
-    """Listens on a loopback port; ``slice_size`` and ``slice_pause`` shape both directions."""
+    """Listens on a loopback port; ``slice_size`` and ``slice_pause`` shape both directions.
+
+    New connections go to ``target_port``, as those to a name do once it means another host.
+    """
 
     def __init__(self, target_port: int, *, ssl: SSLContext | None = None) -> None:
         self.port = 0
@@ -163,7 +166,7 @@ class RedisProxy:
         self.slice_pause = 0.0
         self.commands: Counter[str] = Counter()
         self.accepted = 0
-        self._target_port = target_port
+        self.target_port = target_port
         self._ssl = ssl
         self._faults: list[Fault] = []
         self._flow = {"requests": asyncio.Event(), "replies": asyncio.Event()}
@@ -248,7 +251,7 @@ class RedisProxy:
             await _part(writer)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
         wire = _Wire(self, writer, server_writer)
         try:
             async with asyncio.TaskGroup() as tasks:
