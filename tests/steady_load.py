@@ -126,6 +126,7 @@ class SteadyLoad:
         done = Counter(await results(self._queue))
         known = self.sent.keys() | self.perhaps_sent
         return Account(
+            forgotten=self.sent.keys() - done.keys(),
             lost=self.sent.keys() - done.keys() - self.completed.keys(),
             appeared=done.keys() - known,
             completed_twice={name for name, times in done.items() if times > 1},
@@ -145,6 +146,9 @@ class SteadyLoad:
 
 
 class Account(NamedTuple):
+    """``forgotten`` by the server, having acknowledged it; ``lost`` if nobody worked on it."""
+
+    forgotten: set[str]
     lost: set[str]
     appeared: set[str]
     completed_twice: set[str]

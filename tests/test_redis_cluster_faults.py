@@ -48,14 +48,16 @@ def _told(cluster: RedisCluster, code: str) -> int:
 
 def _show(shows: Evidence, how: str, load: SteadyLoad, account: Account, window: set[str]) -> None:
     figures = {
-        "lost, but for the last second before": len(account.lost - window),
+        "forgotten, but for the last second before": len(account.forgotten - window),
         "requests nobody sent": len(account.appeared),
         "tokens given twice": account.tokens_reused,
         "duplicates outside of the fault": len(account.delivered_twice - window),
     }
     for what, count in figures.items():
         shows("F41", f"{how}: {what}", count, exactly=0)
-    shows("F41", f"{how}: lost of the last second", len(account.lost & window), at_most=len(window))
+    forgotten, lost = len(account.forgotten), len(account.lost)
+    shows("F41", f"{how}: forgotten of the last second", forgotten, at_most=len(window))
+    shows("F41", f"{how}: lost of these", lost, at_most=forgotten)
     shows("F41", f"{how}: slowest verb", load.slowest, at_most=IN_TIME, unit="s")
 
 

@@ -127,13 +127,16 @@ async def _fail_over(
         account = await load.account()
     window = load.within(struck - 1.0, promoted + 1.0)
     figures = {
-        "lost, but for the last second": len(account.lost - window),
+        "forgotten, but for the last second": len(account.forgotten - window),
         "requests nobody sent": len(account.appeared),
         "tokens given twice": account.tokens_reused,
         "duplicates outside of the failover": len(account.delivered_twice - window),
     }
     for what, count in figures.items():
         shows("F6", f"Sentinel, master {how}: {what}", count, exactly=0)
+    forgotten, lost = len(account.forgotten), len(account.lost)
+    shows("F6", f"Sentinel, master {how}: forgotten", forgotten, at_most=len(window))
+    shows("F6", f"Sentinel, master {how}: lost of these", lost, at_most=forgotten)
     at_most = OP_TIMEOUT * 1.1 * SLACK
     shows("F6", f"Sentinel, master {how}: slowest verb", load.slowest, at_most=at_most, unit="s")
     shows("F7", f"Sentinel, master {how}: goes on", resumed, at_most=3.0 * SLACK, unit="s")

@@ -1,0 +1,219 @@
+"""A Redis that is killed and comes back: with all, with all but the last moment, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from data_fetcher_core.core import Entry
+from data_fetcher_core.errors import StoreLost, StoreUnavailable
+from data_fetcher_core.queue import KVStoreQueue
+from tests.conftest import StartRedis
+from tests.evidence import Evidence
+from tests.fault_support import Ledger, bounded, drain, open_run
+from tests.harness import accounted, background, crash, settled
+from tests.servers import RedisServer
+from tests.steady_load import Account, SteadyLoad
+
+__all__ = ["bounded"]
+
+SLACK = 3
+OP_TIMEOUT = 6.0
+
+
+# --- killed under load ---------------------------------------------------------------------------
+
+
+async def _restart_under_load(
+    queue: KVStoreQueue, server: RedisServer, times: int
+) -> tuple[SteadyLoad, Account, list[float]]:
+    """And how long after each return the work went on."""
+    load, resumed = SteadyLoad(queue), []
+    async with background(load.run()) as running:
+        for _ in range(times):
+            await load.until_completed(100)
+            await asyncio.to_thread(server.kill)
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(server.start)
+            returned = time.monotonic()
+            await load.until_completed(1)
+            resumed.append(time.monotonic() - returned)
+        await load.until_completed(100)
+        load.stop()
+        await running
+    await load.finish()
+    return load, await load.account(), resumed
+
+
+async def test_a_server_that_syncs_always_loses_nothing(
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
+) -> None:
+    server = start_redis(each_redis.binary, appendonly="yes", appendfsync="always")
+    version = server.binary.label
+    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+        load, account, resumed = await _restart_under_load(queue, server, times=3)
+    shows("F2", f"{version}, killed 3 times: lost or forgotten", len(account.forgotten), exactly=0)
+    shows("F2", f"{version}: completed twice", len(account.completed_twice), exactly=0)
+    shows("F2", f"{version}: delivered twice", len(account.delivered_twice), exactly=0)
+    shows("F2", f"{version}: requests nobody sent", len(account.appeared), exactly=0)
+    shows("F2", f"{version}: errors to callers", load.refusals.total(), exactly=0)
+    at_most = 2.0 * SLACK
+    shows("F2", f"{version}: work after its first PONG", max(resumed), at_most=at_most, unit="s")
+
+
+# --- a disk that is slow to sync -----------------------------------------------------------------
+
+
+@contextmanager
+def _slow_syncs(server: RedisServer) -> Iterator[bool]:
+    """Every sync of the server takes five seconds; whether that could be arranged."""
+    strace = shutil.which("strace")
+    if strace is None:
+        yield False
+        return
+    faults = "fdatasync:delay_enter=5000000"
+    command = [strace, "-f", "-p", str(server.pid), "-o", "/dev/null", "-e", f"inject={faults}"]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    with tracer, tracer.stderr:
+        yield "attached" in tracer.stderr.readline()
+        tracer.send_signal(signal.SIGINT)
+
+
+async def test_a_server_that_syncs_every_second_loses_the_last_two(
+    start_redis: StartRedis, shows: Evidence
+) -> None:
+    """While a sync is under way Redis keeps back what it should write, for two seconds at most."""
+    server = start_redis(appendonly="yes", appendfsync="everysec")
+    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+        load = SteadyLoad(queue)
+        async with background(load.run()) as running:
+            with _slow_syncs(server) as is_slow:
+                await asyncio.sleep(3.5)
+                killed = time.monotonic()
+                await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            returned = time.monotonic()
+            await load.until_completed(100)
+            load.stop()
+            await running
+        await load.finish()
+        account = await load.account()
+    window = load.within(killed - 2.1, returned + 1.0)
+    slowness = 5 if is_slow else 0
+    shows("F3", "syncs slower by (0: it cannot be arranged here)", slowness, at_most=5, unit="s")
+    hit, at_most = account.forgotten | account.delivered_twice, len(window)
+    shows("F3", "forgotten of the last 2.1 s", len(account.forgotten & window), at_most=at_most)
+    shows("F3", "lost of the last 2.1 s", len(account.lost & window), at_most=at_most)
+    shows("F3", "delivered twice", len(account.delivered_twice & window), at_most=at_most)
+    shows("F3", "forgotten or repeated of what was before", len(hit - window), exactly=0)
+    shows("F3", "tokens given twice", account.tokens_reused, exactly=0)
+
+
+# --- an append-only file that was damaged --------------------------------------------------------
+
+
+def _log_of(server: RedisServer) -> Path:
+    """The file that is being appended to: one since ever, one of several since Redis 7."""
+    found = [*server.directory.glob("appendonly.aof"), *server.directory.glob("*/*.incr.aof")]
+    (file,) = [path for path in found if path.is_file()]
+    return file
+
+
+async def test_a_log_cut_short_costs_the_last_step_alone(
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
+) -> None:
+    server = start_redis(each_redis.binary, appendonly="yes", appendfsync="always")
+    version, ledger = server.binary.label, Ledger()
+    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+        for n in range(20):
+            await ledger.enqueue(queue, [f"{n}"])
+        for lease in await queue.lease(5):
+            await ledger.complete(lease)
+        await settled(queue)
+        await queue.enqueue([Entry("last", id="last")])
+        await asyncio.to_thread(server.kill)
+        log = _log_of(server)
+        with log.open("r+b") as file:
+            file.truncate(log.stat().st_size - 7)
+        await asyncio.to_thread(server.start)
+        stats = await accounted(queue)
+        shows("F39", f"{version}, cut by 7 bytes: requests lost", 21 - stats.enqueued, exactly=1)
+        shows("F39", f"{version}, cut by 7 bytes: settlements lost", 5 - stats.completed, exactly=0)
+        await ledger.balance(queue)
+
+
+async def test_a_log_that_is_damaged_is_an_outage_and_no_empty_queue(
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
+) -> None:
+    server = start_redis(each_redis.binary, appendonly="yes", appendfsync="always")
+    version = server.binary.label
+    async with open_run(server.url, op_timeout=1.0) as queue:
+        await queue.enqueue([f"{n}" for n in range(20)])
+        (held,) = await queue.lease()
+        await asyncio.to_thread(server.kill)
+        log = _log_of(server)
+        whole = log.read_bytes()
+        log.write_bytes(_with_a_length_smashed(whole))
+        with pytest.raises(RuntimeError, match="Bad file format"):
+            await asyncio.to_thread(server.start)
+        told = 0
+        for verb in (queue.stats, held.complete, queue.lease, lambda: queue.enqueue(["more"])):
+            with pytest.raises(StoreUnavailable):
+                await verb()
+            told += 1
+        with pytest.raises(StoreUnavailable):
+            async for _ in queue.leases(until="drained"):
+                pass
+        shows("F39", f"{version}, smashed: verbs that told of an outage", told, exactly=4)
+        log.write_bytes(whole)
+        await asyncio.to_thread(server.start)
+        await held.give_back()
+        shows("F39", f"{version}, put back: requests there", len(await drain(queue)), exactly=20)
+
+
+def _with_a_length_smashed(log: bytes) -> bytes:
+    middle = log.index(b"\r\n$", len(log) // 2) + 3
+    return log[:middle] + b"x" + log[middle + 1 :]
+
+
+# --- a server that comes back empty --------------------------------------------------------------
+
+
+def _wipe(server: RedisServer) -> None:
+    server.kill()
+    for path in server.directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    server.start()
+
+
+@pytest.mark.parametrize("how", ["flushed", "wiped"])
+async def test_a_server_that_comes_back_empty_is_told(
+    start_redis: StartRedis, shows: Evidence, how: str
+) -> None:
+    server = start_redis(appendonly="yes", appendfsync="always")
+    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+        await queue.enqueue(["one", "two"])
+        (lease,) = await queue.lease()
+        await asyncio.to_thread(RedisServer.flush if how == "flushed" else _wipe, server)
+        told = 0
+        for verb in (
+            *(lease.complete, queue.lease, queue.stats, queue.sweep, queue.results),
+            lambda: queue.enqueue(["three"]),
+            lambda: anext(aiter(queue.leases(until="drained"))),
+        ):
+            with pytest.raises(StoreLost):
+                await verb()
+            told += 1
+        shows("F5", f"{how}: verbs that told StoreLost", told, exactly=7)
+        with server.client() as client:
+            shows("F5", f"{how}: keys written afterwards", client.dbsize(), exactly=0)
+        await crash(queue)
