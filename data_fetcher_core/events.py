@@ -67,6 +67,18 @@ class HeartbeatMissed:
 
 
 @dataclass(frozen=True, slots=True)
+class StepsForgotten:
+    """The store lacks at least so many steps of this process that it had acknowledged.
+
+    It was restored from an older state, or a replica took over that had not heard the last of its
+    master. Requests that were enqueued then are lost, and those that were settled are repeated.
+    """
+
+    namespace: str
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """A request was answered, and is settled with what it gave."""
 
@@ -138,6 +150,7 @@ Event = (
     | ConsumerReaped
     | LeasesReturned
     | HeartbeatMissed
+    | StepsForgotten
     | Fetched
     | NotFetched
     | Fed

@@ -59,6 +59,7 @@ from data_fetcher_core.events import (
     NotFetched,
     Paused,
     Retried,
+    StepsForgotten,
 )
 from data_fetcher_core.testing import ManualClock
 from tests.properties import quick
@@ -82,6 +83,10 @@ PICTURE = Picture(
     shut=(ShutHost("busy.example.org", 88.0, "429"), ShutHost("down.example.org", 12.0, "fails")),
     failures=(Failed(90.0, REFUSED, False), Failed(2.0, f"{REFUSED} (failed 4 times)", True)),
 )
+FORGOTTEN = (
+    "the store has forgotten 3 steps or more, and came back with older data: pages may be fetched "
+    "twice, links may be missing"
+)
 ONE_OF_EACH: list[Event] = [
     Fetched(RUN, "https://example.org/", "example.org", 200, 2_000, 3, 0.1),
     NotFetched(RUN, "https://example.org/x", "robots.txt forbids it"),
@@ -96,6 +101,7 @@ ONE_OF_EACH: list[Event] = [
     LeasesLost(RUN, ("a", "b")),
     LeasesReturned(RUN, 1),
     HeartbeatMissed(RUN, "no answer"),
+    StepsForgotten(RUN, 3),
 ]
 
 
@@ -669,6 +675,7 @@ async def test_lines_for_what_a_person_should_know_of() -> None:
         "@ another process died; what it had in flight is ready again (8 requests)",
         "@ this process was taken for dead and lost 2 requests; they may be fetched twice",
         "@ the store could not be told that this process lives: no answer",
+        "@ " + FORGOTTEN,
         "a line",
         "and another",
     ]
@@ -737,6 +744,7 @@ async def test_events_worth_logging_as_json() -> None:
         ("leases_lost", "warning"),
         ("leases_returned", "info"),
         ("heartbeat_missed", "warning"),
+        ("steps_forgotten", "warning"),
         ("message", "info"),
         ("message", "warning"),
     ]
@@ -802,6 +810,7 @@ async def test_quiet_says_only_what_is_a_problem() -> None:
         "there is room again, the run goes on",
         "this process was taken for dead and lost 2 requests; they may be fetched twice",
         "the store could not be told that this process lives: no answer",
+        FORGOTTEN,
         "it failed",
     ]
 
@@ -953,6 +962,7 @@ async def test_the_live_view_on_a_terminal(monkeypatch: pytest.MonkeyPatch, colo
         "another process died; what it had in flight is ready again (8 requests)",
         "this process was taken for dead and lost 2 requests; they may be fetched twice",
         "the store could not be told that this process lives: no answer",
+        FORGOTTEN,
         "a stray print",
         "warning: a line of the log",
         "done",

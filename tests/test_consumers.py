@@ -26,6 +26,7 @@ from data_fetcher_core.events import (
     LeasesLost,
     LeasesReturned,
     Retried,
+    StepsForgotten,
     log_event,
 )
 from data_fetcher_core.queue import KVStoreQueue, consumers
@@ -680,6 +681,7 @@ async def test_a_close_that_failed_can_be_finished(
         (LeasesLost("ns", ("id",)), logging.WARNING),
         (ConsumerReaped("ns", "name", 1), logging.WARNING),
         (HeartbeatMissed("ns", "away"), logging.WARNING),
+        (StepsForgotten("ns", 3), logging.WARNING),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -10,6 +10,7 @@ import pytest
 
 from data_fetcher_core.core import Entry
 from data_fetcher_core.errors import LeaseLost, StoreLost, StoreUnavailable
+from data_fetcher_core.events import Event, StepsForgotten
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from tests.conftest import StartRedis
 from tests.evidence import Evidence
@@ -93,10 +94,12 @@ async def _send(queue: KVStoreQueue, kind: str, count: int) -> set[str]:
 async def test_what_the_replica_had_not_heard_is_forgotten_and_nothing_else(
     pair: Pair, shows: Evidence
 ) -> None:
-    async with open_run(pair.name.url, op_timeout=OP_TIMEOUT) as queue:
+    told: list[Event] = []
+    async with open_run(pair.name.url, op_timeout=OP_TIMEOUT, subscriber=told.append) as queue:
         heard = await _send(queue, "heard", 30)
         held = await queue.lease(10)
         await asyncio.gather(*(lease.complete(result=lease.id) for lease in held[:3]))
+        await queue.sweep()
         await asyncio.to_thread(pair.cut)
 
         unheard = await _send(queue, "unheard", 20)
@@ -105,6 +108,7 @@ async def test_what_the_replica_had_not_heard_is_forgotten_and_nothing_else(
         leased_in_vain = await queue.lease(5)
 
         await asyncio.to_thread(pair.promote)
+        await queue.sweep()
         await accounted(queue)
         kept, lost = held[7:], [await _is_lost(lease.complete()) for lease in leased_in_vain]
         shows(
@@ -113,6 +117,8 @@ async def test_what_the_replica_had_not_heard_is_forgotten_and_nothing_else(
         await asyncio.gather(*(lease.complete(result=lease.id) for lease in kept))
         await beat_twice(queue)
 
+        steps = [event.steps for event in told if isinstance(event, StepsForgotten)]
+        shows("F6", "steps told as forgotten", sum(steps), exactly=2)
         again = await queue.lease(1_000)
         names = {lease.id for lease in again}
         shows("F6", "requests lost", len((heard | unheard) - names - _ids(held)), exactly=20)

@@ -15,6 +15,7 @@ import pytest
 
 from data_fetcher_core.core import Entry
 from data_fetcher_core.errors import StoreLost, StoreUnavailable
+from data_fetcher_core.events import Event, StepsForgotten
 from data_fetcher_core.queue import KVStoreQueue
 from tests.conftest import StartRedis
 from tests.evidence import Evidence
@@ -57,14 +58,16 @@ async def test_a_server_that_syncs_always_loses_nothing(
     each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
 ) -> None:
     server = start_redis(each_redis.binary, appendonly="yes", appendfsync="always")
-    version = server.binary.label
-    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+    version, told = server.binary.label, list[Event]()
+    async with open_run(server.url, op_timeout=OP_TIMEOUT, subscriber=told.append) as queue:
         load, account, resumed = await _restart_under_load(queue, server, times=3)
     shows("F2", f"{version}, killed 3 times: lost or forgotten", len(account.forgotten), exactly=0)
     shows("F2", f"{version}: completed twice", len(account.completed_twice), exactly=0)
     shows("F2", f"{version}: delivered twice", len(account.delivered_twice), exactly=0)
     shows("F2", f"{version}: requests nobody sent", len(account.appeared), exactly=0)
     shows("F2", f"{version}: errors to callers", load.refusals.total(), exactly=0)
+    forgotten = [event for event in told if isinstance(event, StepsForgotten)]
+    shows("F2", f"{version}: steps told as forgotten", len(forgotten), exactly=0)
     at_most = 2.0 * SLACK
     shows("F2", f"{version}: work after its first PONG", max(resumed), at_most=at_most, unit="s")
 
@@ -93,7 +96,8 @@ async def test_a_server_that_syncs_every_second_loses_the_last_two(
 ) -> None:
     """While a sync is under way Redis keeps back what it should write, for two seconds at most."""
     server = start_redis(appendonly="yes", appendfsync="everysec")
-    async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
+    told: list[Event] = []
+    async with open_run(server.url, op_timeout=OP_TIMEOUT, subscriber=told.append) as queue:
         load = SteadyLoad(queue)
         async with background(load.run()) as running:
             with _slow_syncs(server) as is_slow:
@@ -116,6 +120,9 @@ async def test_a_server_that_syncs_every_second_loses_the_last_two(
     shows("F3", "delivered twice", len(account.delivered_twice & window), at_most=at_most)
     shows("F3", "forgotten or repeated of what was before", len(hit - window), exactly=0)
     shows("F3", "tokens given twice", account.tokens_reused, exactly=0)
+    told_of = [event for event in told if isinstance(event, StepsForgotten)]
+    at_least = int(len(account.forgotten) > 50)
+    shows("F3", "times that the store was told to have forgotten", len(told_of), at_least=at_least)
 
 
 # --- an append-only file that was damaged --------------------------------------------------------

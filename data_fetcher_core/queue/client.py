@@ -40,6 +40,7 @@ from data_fetcher_core.queue.entries import EntryReader, read_item
 from data_fetcher_core.queue.forking import birth
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.memory_of_store import StoreMemory
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.selection import Selection
@@ -48,6 +49,8 @@ from data_fetcher_core.queue.tasks import OwnedTasks
 
 T = TypeVar("T")
 _AWAY = 0.05
+# Steps of the store that say by the way that we live.
+_BEATS_TOO = ("lease", "settle")
 
 
 class Demand(NamedTuple):
@@ -98,6 +101,7 @@ class Client:
         # Called when the last lease that was held here is settled.
         self.when_idle: Callable[[], None] = _nothing
         self.heard_at = clock.monotonic()
+        self.memory = StoreMemory()
         self._serializer = serializer
         self._numbers: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -158,11 +162,13 @@ class Client:
         try:
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
-            asked_at = self.clock.monotonic()
+            asked_at, mark = self.clock.monotonic(), self.memory.mark()
             answer = await insist(lambda: ask(op), self.options.op_timeout, waited)
         finally:
             turn.release()
         self.has_heard(asked_at)
+        if verb in _BEATS_TOO:
+            self.memory.acknowledge(mark)
         return answer
 
     def is_doubtful(self, now: float) -> bool:

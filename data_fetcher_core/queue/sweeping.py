@@ -10,6 +10,7 @@ from data_fetcher_core.events import (
     HeartbeatMissed,
     LeasesLost,
     LeasesReturned,
+    StepsForgotten,
 )
 from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.consumers import Watchlist, is_surely_dead
@@ -71,6 +72,7 @@ class Heart:
     async def _hear(self) -> Beat:
         """What the store says. While it did not answer, nobody could be heard: no silence."""
         client, asked_at = self._client, self._client.clock.monotonic()
+        mark = client.memory.mark()
         try:
             beat = await self._ask_beat()
         except StoreUnavailable:
@@ -78,6 +80,9 @@ class Heart:
             raise
         self._watchlist.excuse(client.clock.monotonic() - asked_at)
         client.has_heard(asked_at)
+        forgotten = client.memory.compare(mark, beat.consumers.get(client.name, 0))
+        if forgotten and not client.is_doubtful(asked_at):
+            client.tell(StepsForgotten(client.namespace, forgotten))
         return beat
 
     async def _ask_beat(self) -> Beat:

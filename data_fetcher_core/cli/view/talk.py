@@ -16,6 +16,7 @@ _TOLD = {
     "ConsumerReaped": "processes that died",
     "LeasesLost": "requests that were lost to others",
     "HeartbeatMissed": "heartbeats that failed",
+    "StepsForgotten": "times that the store forgot",
 }
 
 

@@ -16,6 +16,7 @@ from data_fetcher_core.events import (
     LaneShut,
     LeasesLost,
     Paused,
+    StepsForgotten,
 )
 
 _SENTENCES: Mapping[type, Callable[[Any], str]] = {
@@ -36,9 +37,13 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     HeartbeatMissed: lambda event: (
         f"the store could not be told that this process lives: {event.error}"
     ),
+    StepsForgotten: lambda event: (
+        f"the store has forgotten {figures.count(event.steps)} steps or more, and came back with "
+        "older data: pages may be fetched twice, links may be missing"
+    ),
 }
 # These are about the whole run, and not about one host or page.
-OF_THE_RUN = (Paused, GoesOn, ConsumerReaped, LeasesLost, HeartbeatMissed)
+OF_THE_RUN = (Paused, GoesOn, ConsumerReaped, LeasesLost, HeartbeatMissed, StepsForgotten)
 
 
 def is_told(event: Event) -> bool:

@@ -1,0 +1,39 @@
+"""Whether the store still knows what it has acknowledged.
+
+A server that was restored from an older state, or a replica that had not heard the last of its
+master, goes on as if nothing had been. Our own beat tells: it grows with every lease and every
+settlement, so after so many of them it must have grown by at least as many.
+"""
+
+from __future__ import annotations
+
+
+class StoreMemory:
+    """Counts what this consumer was told is done, from one beat to the next."""
+
+    def __init__(self) -> None:
+        self._period = 0
+        self._steps = 0
+        self._told = 0
+
+    def mark(self) -> tuple[int, int]:
+        """To be taken before something is sent: when that was, and the steps until then."""
+        return self._period, self._steps
+
+    def acknowledge(self, mark: tuple[int, int]) -> None:
+        """A lease or a settlement was answered."""
+        # Sent before the last beat was heard, it may have been counted by that one.
+        self._steps += mark[0] == self._period
+
+    def compare(self, mark: tuple[int, int], told: int) -> int:
+        """How many steps at least are missing from what a beat says.
+
+        A consumer that was reaped, or whose run was forgotten, begins at 1 again: what may be
+        just that is not told as missing. Of two beats at a time the second says nothing.
+        """
+        period, steps = mark
+        if period != self._period:
+            return 0
+        expected, may_be_anew = self._told + steps + 1, told <= steps + 1
+        self._period, self._steps, self._told = period + 1, 0, told
+        return 0 if may_be_anew else max(expected - told, 0)
