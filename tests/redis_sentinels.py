@@ -27,7 +27,7 @@ class RedisSentinel(RedisServer):
     def __init__(
         self, directory: Path, master: RedisServer, quorum: int, binary: Binary, **options: str
     ) -> None:
-        super().__init__(directory, binary, **options)
+        super().__init__(directory, binary, (), **options)
         self._master = master
         self._quorum = quorum
 

@@ -88,8 +88,16 @@ class RedisServer:
 
     _arguments: tuple[str, ...] = ()
 
-    def __init__(self, directory: Path, binary: Binary | None = None, **options: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        binary: Binary | None = None,
+        wrap: Sequence[str] = (),
+        **options: str,
+    ) -> None:
+        """``wrap`` is a command that becomes the one it is given."""
         self.binary = newest_binary() if binary is None else binary
+        self._wrap = wrap
         self.directory = directory
         self.port = 0
         self._options = options
@@ -111,6 +119,11 @@ class RedisServer:
     @property
     def is_running(self) -> bool:
         return self._process is not None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -188,7 +201,7 @@ class RedisServer:
         config = self.directory / "redis.conf"
         config.write_text(self._config())
         with self._log_path().open("wb") as log:
-            self._process = _launch([self.binary.path, config, *self._arguments], log)
+            self._process = _launch([*self._wrap, self.binary.path, config, *self._arguments], log)
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until and self._process.poll() is None:
             if self._answers():
