@@ -16,6 +16,7 @@ from data_fetcher_core.kv_store.redis.checks import judge
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import StartRedis
+from tests.evidence import Evidence
 from tests.fault_support import Ledger, bounded, open_run
 from tests.harness import accounted, crash, places, silence
 from tests.servers import RedisServer
@@ -24,13 +25,14 @@ __all__ = ["bounded"]
 
 # Bounds in time have three times the slack that the promise has.
 SLACK = 3
+REFUSED = "ConfigurationError"
 
 
 # --- a server that forgets the scripts -----------------------------------------------------------
 
 
 async def test_scripts_that_are_flushed_all_the_time_are_not_noticed(
-    each_redis: RedisServer,
+    each_redis: RedisServer, shows: Evidence
 ) -> None:
     ledger = Ledger()
     async with open_run(each_redis.url) as queue:
@@ -40,11 +42,12 @@ async def test_scripts_that_are_flushed_all_the_time_are_not_noticed(
             await queue.sweep()
             await queue.cancel(["nobody"])
         rate = len(flushes) / (time.monotonic() - before)
-        assert rate >= 10
-        # Otherwise no script was ever missing, and nothing was tested.
-        assert _errors_told(each_redis, "NOSCRIPT") >= 10
+        missing = _errors_told(each_redis, "NOSCRIPT")
         await ledger.balance(queue)
-    assert len(ledger.completed) == 8 * 40
+    shows("F8", "scripts flushed", rate, at_least=10, unit="a second")
+    shows("F8", "scripts found missing (or nothing was tried)", missing, at_least=10)
+    # Any error would have ended it.
+    shows("F8", "requests sent and completed meanwhile", len(ledger.completed), exactly=8 * 40)
 
 
 async def _send_and_work(queue: KVStoreQueue, ledger: Ledger, worker: int) -> None:
@@ -111,9 +114,9 @@ SETTLEMENTS: dict[str, Callable[[Lease], Awaitable[object]]] = {
 
 
 async def test_a_full_server_still_settles(
-    each_redis: RedisServer, start_redis: StartRedis
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
 ) -> None:
-    server = start_redis(each_redis.binary)
+    server, settled = start_redis(each_redis.binary), 0
     async with open_run(server.url) as queue:
         await queue.enqueue(list(SETTLEMENTS))
         leases = await queue.lease(len(SETTLEMENTS))
@@ -123,9 +126,13 @@ async def test_a_full_server_still_settles(
                     await queue.enqueue(["new"])
                 await SETTLEMENTS[lease.item](lease)
                 await accounted(queue)
+                settled += 1
         assert await places(queue) == {"ready": 2, "delayed": 1, "dead": 1}
         assert await queue.checkpoint("page") == 7
-        assert await queue.enqueue(["new"]) == 1
+        taken = await queue.enqueue(["new"])
+    shows("F34", "settlements refused", len(leases) - settled, exactly=0)
+    shows("F34", "new requests that told StoreFull", settled, exactly=len(SETTLEMENTS))
+    shows("F34", "new requests taken once there is room", int(taken), exactly=1)
 
 
 async def test_a_full_server_refuses_what_is_new_and_nothing_else(
@@ -187,7 +194,7 @@ async def test_a_full_server_keeps_a_page_whose_links_it_cannot_take(
 
 
 async def test_a_full_server_costs_no_lease(
-    each_redis: RedisServer, start_redis: StartRedis, clock: ManualClock
+    each_redis: RedisServer, start_redis: StartRedis, clock: ManualClock, shows: Evidence
 ) -> None:
     """Hearts beat on, the dead are reaped, and nobody else is."""
     server, ledger = start_redis(each_redis.binary), Ledger()
@@ -210,10 +217,11 @@ async def test_a_full_server_costs_no_lease(
             await ledger.complete(taken_up)
             await ledger.complete(held)
         await ledger.balance(other)
+    shows("F34", "leases of the living that expired in 60 s", 2 - len(ledger.completed), exactly=0)
 
 
 async def test_a_queue_that_fills_its_server_goes_on_by_itself(
-    each_redis: RedisServer, start_redis: StartRedis
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
 ) -> None:
     server, ledger = start_redis(each_redis.binary), Ledger()
     async with open_run(server.url, compress_over=0) as queue:
@@ -225,6 +233,7 @@ async def test_a_queue_that_fills_its_server_goes_on_by_itself(
             await ledger.complete(lease)
         await ledger.enqueue(queue, ["after"])
         await ledger.balance(queue)
+    shows("F34", "filled, then worked off: taken in again", "after" in ledger.sent, exactly=True)
 
 
 async def _fill(queue: KVStoreQueue, ledger: Ledger) -> int:
@@ -245,15 +254,16 @@ def _leave_room(server: RedisServer, size: int) -> None:
 
 
 async def test_a_server_that_evicts_gets_no_queue(
-    each_redis: RedisServer, start_redis: StartRedis
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
 ) -> None:
     server = start_redis(each_redis.binary, maxmemory_policy="allkeys-lru")
     with server.client() as client:
         for policy in ("allkeys-random", "allkeys-lfu", "allkeys-lru"):
             client.config_set("maxmemory-policy", policy)
-            with pytest.raises(ConfigurationError, match="maxmemory-policy noeviction"):
+            with pytest.raises(ConfigurationError, match="maxmemory-policy noeviction") as told:
                 await open_run(server.url).__aenter__()
-        assert client.dbsize() == 0
+            shows("F35", f"{policy}: refused", type(told.value).__name__, exactly=REFUSED)
+        shows("F35", "keys written", client.dbsize(), exactly=0)
         client.config_set("maxmemory-policy", "noeviction")
     async with open_run(server.url) as queue:
         assert await queue.enqueue(["now"]) == 1
@@ -268,7 +278,7 @@ def test_a_server_that_is_loading_is_not_judged() -> None:
 
 
 async def test_a_script_of_somebody_else_is_waited_out(
-    each_redis: RedisServer, start_redis: StartRedis
+    each_redis: RedisServer, start_redis: StartRedis, shows: Evidence
 ) -> None:
     server, ledger = start_redis(each_redis.binary, lua_time_limit="20"), Ledger()
     async with open_run(server.url) as queue:
@@ -288,9 +298,11 @@ async def test_a_script_of_somebody_else_is_waited_out(
             resumed = time.monotonic()
             await waiting
             taken = await leasing
-        assert time.monotonic() - resumed < 1.0 * SLACK
+        took, asked = time.monotonic() - resumed, _errors_told(server, "BUSY")
+        shows("F37", "work goes on after SCRIPT KILL", took, at_most=1.0 * SLACK, unit="s")
         # Each of the five asks again after a pause that grows, not as fast as it can.
-        assert 5 <= _errors_told(server, "BUSY") < 5 * 40
+        shows("F37", "times that five callers asked a busy server", asked, at_most=5 * 40)
+        assert asked >= 5
         for lease in taken:
             await ledger.complete(lease)
         await ledger.balance(queue)
@@ -329,14 +341,16 @@ def _is_busy(server: RedisServer) -> bool:
     return False
 
 
-async def test_no_step_is_larger_than_a_thousand(redis_server: RedisServer, redis_url: str) -> None:
+async def test_no_step_is_larger_than_a_thousand(
+    redis_server: RedisServer, redis_url: str, shows: Evidence
+) -> None:
     ledger = Ledger()
     async with open_run(redis_url) as queue:
         with redis_server.client() as client:
             client.config_resetstat()
         await ledger.enqueue(queue, (f"{n}" for n in range(2_500)))
         leases = await queue.lease(10**9)
-        assert len(leases) == 1_000
+        shows("F37", "leased at once of 10^9 asked for", len(leases), exactly=1_000)
         with redis_server.client() as client:
             stats = client.info("commandstats")
         scripts = [stats.get(f"cmdstat_{name}", {"calls": 0}) for name in ("eval", "evalsha")]

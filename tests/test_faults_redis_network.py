@@ -217,7 +217,9 @@ def _error(code: str) -> Action:
 
 
 @pytest.mark.parametrize("code", PASSING)
-async def test_what_passes_is_waited_for(redis_proxy: RedisProxy, code: str) -> None:
+async def test_what_passes_is_waited_for(
+    redis_proxy: RedisProxy, code: str, shows: Evidence
+) -> None:
     ledger = Ledger()
     async with open_run(redis_proxy.url, op_timeout=5.0) as queue:
         for step in ("enqueue", "lease", "complete", "sweep"):
@@ -230,12 +232,14 @@ async def test_what_passes_is_waited_for(redis_proxy: RedisProxy, code: str) -> 
                 await ledger.complete(leases[0], ["child"])
             else:
                 await queue.sweep()
-            assert fault.hits == 3, step
+            shows("F40", f"{code}: times that {step} insisted", fault.hits, exactly=3)
         await ledger.balance(queue)
 
 
 @pytest.mark.parametrize("code", REFUSING)
-async def test_what_will_not_pass_is_told_at_once(redis_proxy: RedisProxy, code: str) -> None:
+async def test_what_will_not_pass_is_told_at_once(
+    redis_proxy: RedisProxy, code: str, shows: Evidence
+) -> None:
     ledger = Ledger()
     async with open_run(redis_proxy.url, op_timeout=30.0) as queue:
         await ledger.enqueue(queue, ["one", "two"])
@@ -245,7 +249,8 @@ async def test_what_will_not_pass_is_told_at_once(redis_proxy: RedisProxy, code:
             async with asyncio.timeout(1.0 * SLACK):
                 with pytest.raises(ConfigurationError):
                     await act()
-            assert fault.hits == 1
+            what = f"{code.split(maxsplit=1)[0]}: times that it was asked again"
+            shows("F40", what, fault.hits - 1, exactly=0)
             redis_proxy.heal()
         await ledger.complete(held)
         await ledger.balance(queue)
