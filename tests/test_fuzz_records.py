@@ -194,9 +194,10 @@ def test_whatever_a_script_answers_is_read_or_told_as_corrupt(reply: list[Any], 
 )
 @example(b'{"layout":null,"generation":"","options":{}}')
 @example(b'{"layout":[],"generation":1,"options":[]}')
+@example(b'{"layout":2,"generation":"","options":{}}')
 def test_a_run_of_any_other_layout_is_refused(raw: bytes) -> None:
     with pytest.raises(DataFetcherError):
-        read_meta(raw)
+        read_meta(raw, b"run")
 
 
 # --- serializers ---------------------------------------------------------------------------------

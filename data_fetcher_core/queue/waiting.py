@@ -76,7 +76,7 @@ class WaitingRooms:
         """Nothing is held here any more: what had to be leased alone, or beside it, can be."""
         for room in self._rooms.values():
             if room.suspect:
-                room.poked.set()
+                room.poke()
 
     async def lease(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool = False
