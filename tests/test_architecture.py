@@ -17,6 +17,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up: each may import those below it and itself, none above.
 LAYERS = [
     {"errors", "exceptions", "clock", "deadlines", "showing"},
+    {"urls"},
     {"core"},
     {"events", "retry", "settings"},
     {"kv_store"},

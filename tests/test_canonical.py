@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from data_fetcher_core.core import RequestMeta, canonical_url
+from data_fetcher_core.core import RequestMeta
 from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.urls import canonical_url
 
 
 def print_of(url: URL) -> str:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL
 
-from data_fetcher_core.core import RequestMeta, canonical_url, public_url
+from data_fetcher_core.core import RequestMeta
 from data_fetcher_core.errors import ConfigurationError, FetchError, ValidationError
 from data_fetcher_core.kv_store import create_kv_store
 from data_fetcher_core.kv_store.redis.address import parse_address
@@ -21,6 +21,7 @@ from data_fetcher_core.loader.urls import check_url, shown_url, target_of
 from data_fetcher_core.recipes.web_urls import configured_urls, web_url
 from data_fetcher_core.showing import is_unicode
 from data_fetcher_core.storage.s3_address import parse_address as parse_bucket
+from data_fetcher_core.urls import canonical_url, public_url
 from tests.fuzzing import fuzzed
 
 SECRET = "c4n4ry"

@@ -73,7 +73,7 @@ def test_urls_that_can_be(url: str, text: str) -> None:
         ("redis+sentinel://a//0", "which master is meant"),
         ("redis+sentinel://a/m/first", "'first'"),
         ("redis+sentinel://a/m/1/2", "'1/2'"),
-        ("redis+sentinel://a:port/m", "'a:port'"),
+        ("redis+sentinel://a:port/m", "'a:…'"),
         ("redis://a?sentinel_password=p", "'sentinel_password'"),
         ("redis+sentinel://a/m?ssl_ca_certs=/ca", "'ssl_ca_certs'"),
         ("redis://a,b", r"redis\+sentinel://a,b,c/mymaster"),

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 from yarl import URL
 
-from data_fetcher_core.core import canonical_url
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.urls import canonical_url
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,119}")
 _NOT_IN_A_SLUG = re.compile(r"[^A-Za-z0-9._+]+")

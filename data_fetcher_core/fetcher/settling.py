@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from data_fetcher_core.core import public_url
 from data_fetcher_core.errors import (
     FetchError,
     OutOfResources,
@@ -23,6 +22,7 @@ from data_fetcher_core.fetcher.pausing import Pauses
 from data_fetcher_core.fetcher.result import MOST_ERRORS
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from data_fetcher_core.retry import Bury
+from data_fetcher_core.urls import public_url
 
 T = TypeVar("T")
 _log = logging.getLogger("data_fetcher_core.fetcher")

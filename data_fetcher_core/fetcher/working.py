@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data_fetcher_core.clock import Clock
-from data_fetcher_core.core import Entry, FetchPlan, RequestMeta, public_url
+from data_fetcher_core.core import Entry, FetchPlan, RequestMeta
 from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.errors import FetchError, LeaseLost, StoreError
 from data_fetcher_core.events import Fetched, Subscriber
@@ -18,6 +18,7 @@ from data_fetcher_core.fetcher.exporting import has_index, index_entry
 from data_fetcher_core.fetcher.pausing import Pauses
 from data_fetcher_core.fetcher.settling import Failures
 from data_fetcher_core.queue import Lease
+from data_fetcher_core.urls import public_url
 
 Line = Mapping[str, Any]
 _MANY = (list, tuple)

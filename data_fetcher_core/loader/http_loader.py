@@ -11,14 +11,7 @@ from aiohttp.abc import AbstractResolver
 from multidict import CIMultiDict
 from yarl import URL
 
-from data_fetcher_core.core import (
-    FetcherRecipe,
-    FetchRunContext,
-    Page,
-    RequestMeta,
-    Stored,
-    public_url,
-)
+from data_fetcher_core.core import FetcherRecipe, FetchRunContext, Page, RequestMeta, Stored
 from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.kv_store import KeyValueStore
@@ -33,6 +26,7 @@ from data_fetcher_core.loader.robots import Robots
 from data_fetcher_core.loader.statuses import REDIRECTS, failure_of_status, is_answer
 from data_fetcher_core.loader.urls import check_url, origin_of, shown_url
 from data_fetcher_core.loader.web import Web
+from data_fetcher_core.urls import public_url
 
 
 class HttpLoader:

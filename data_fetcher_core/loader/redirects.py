@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import ClientResponse
 from yarl import URL
 
-from data_fetcher_core.core import public_url
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.loader.statuses import REDIRECTS
 from data_fetcher_core.loader.urls import (
@@ -17,6 +16,7 @@ from data_fetcher_core.loader.urls import (
     target_of,
 )
 from data_fetcher_core.loader.web import Web
+from data_fetcher_core.urls import public_url
 
 Admit = Callable[[URL], Awaitable[None]]
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from yarl import URL
 
-from data_fetcher_core.core import public_url
 from data_fetcher_core.errors import FetchError
+from data_fetcher_core.urls import public_url
 
 Origin = tuple[str, str | None, int | None]
 _LONGEST_SHOWN = 300

@@ -7,8 +7,9 @@ from typing import Any
 
 from yarl import URL
 
-from data_fetcher_core.core import Page, RequestMeta, public_url
+from data_fetcher_core.core import Page, RequestMeta
 from data_fetcher_core.recipes.web_urls import web_url_or_none
+from data_fetcher_core.urls import public_url
 
 _log = logging.getLogger(__name__)
 

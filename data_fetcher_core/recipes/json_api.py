@@ -9,15 +9,7 @@ from typing import Any
 
 from yarl import URL
 
-from data_fetcher_core.core import (
-    Entry,
-    FetcherRecipe,
-    FetchRunContext,
-    Loader,
-    Page,
-    RequestMeta,
-    public_url,
-)
+from data_fetcher_core.core import Entry, FetcherRecipe, FetchRunContext, Loader, Page, RequestMeta
 from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.recipes.answers import (
     MOST_LISTED,
@@ -38,6 +30,7 @@ from data_fetcher_core.recipes.paging import (
 )
 from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
 from data_fetcher_core.showing import is_unicode, shown
+from data_fetcher_core.urls import public_url
 
 _log = logging.getLogger(__name__)
 _LAST_PAGE = 10**15

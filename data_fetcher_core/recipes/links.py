@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from yarl import URL
 
-from data_fetcher_core.core import public_url
 from data_fetcher_core.recipes.markup import linking_tags
 from data_fetcher_core.recipes.tag_scan import Tag
 from data_fetcher_core.recipes.web_urls import web_url_or_none
+from data_fetcher_core.urls import public_url
 
 _log = logging.getLogger(__name__)
 

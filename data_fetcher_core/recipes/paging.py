@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, Protocol
 
 from yarl import URL
 
-from data_fetcher_core.core import Page, RequestMeta, public_url
+from data_fetcher_core.core import Page, RequestMeta
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.recipes.answers import url_of
 from data_fetcher_core.recipes.json_paths import at
 from data_fetcher_core.recipes.link_header import next_link
 from data_fetcher_core.recipes.web_urls import web_url
+from data_fetcher_core.urls import public_url
 
 
 class PageRequest(NamedTuple):

@@ -7,20 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from yarl import URL
 
-from data_fetcher_core.core import (
-    FetcherRecipe,
-    FetchRunContext,
-    Loader,
-    Page,
-    RequestMeta,
-    public_url,
-)
+from data_fetcher_core.core import FetcherRecipe, FetchRunContext, Loader, Page, RequestMeta
 from data_fetcher_core.recipes.answers import not_kept, page_of, redirect_of, referer_of, url_of
 from data_fetcher_core.recipes.links import links_of
 from data_fetcher_core.recipes.off_loop import parsed
 from data_fetcher_core.recipes.scope import Scope
 from data_fetcher_core.recipes.start_urls import StartUrls
 from data_fetcher_core.recipes.web_urls import configured_urls
+from data_fetcher_core.urls import public_url
 
 _log = logging.getLogger(__name__)
 

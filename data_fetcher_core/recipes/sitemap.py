@@ -7,14 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from yarl import URL
 
-from data_fetcher_core.core import (
-    FetcherRecipe,
-    FetchRunContext,
-    Loader,
-    Page,
-    RequestMeta,
-    public_url,
-)
+from data_fetcher_core.core import FetcherRecipe, FetchRunContext, Loader, Page, RequestMeta
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.recipes.answers import (
     MOST_LISTED,
@@ -29,6 +22,7 @@ from data_fetcher_core.recipes.scope import Scope
 from data_fetcher_core.recipes.sitemap_entries import Reading, likely_size, reading_of
 from data_fetcher_core.recipes.start_urls import StartUrls
 from data_fetcher_core.recipes.web_urls import configured_urls, web_url_or_none
+from data_fetcher_core.urls import public_url
 
 _log = logging.getLogger(__name__)
 
