@@ -20,7 +20,7 @@ from data_fetcher_core.queue import KVStoreQueue
 from tests.conftest import StartRedis
 from tests.evidence import Evidence
 from tests.fault_support import Ledger, bounded, drain, open_run
-from tests.harness import accounted, background, crash, settled
+from tests.harness import accounted, background, crash, impatient, settled
 from tests.servers import RedisServer
 from tests.steady_load import Account, SteadyLoad
 
@@ -60,8 +60,8 @@ async def test_a_server_that_syncs_always_loses_nothing(
     server = start_redis(each_redis.binary, appendonly="yes", appendfsync="always")
     version, told = server.binary.label, list[Event]()
     async with open_run(server.url, op_timeout=OP_TIMEOUT, subscriber=told.append) as queue:
-        load, account, resumed = await _restart_under_load(queue, server, times=3)
-    shows("F2", f"{version}, killed 3 times: lost or forgotten", len(account.forgotten), exactly=0)
+        load, account, resumed = await _restart_under_load(queue, server, times=2)
+    shows("F2", f"{version}, killed twice: lost or forgotten", len(account.forgotten), exactly=0)
     shows("F2", f"{version}: completed twice", len(account.completed_twice), exactly=0)
     shows("F2", f"{version}: delivered twice", len(account.delivered_twice), exactly=0)
     shows("F2", f"{version}: requests nobody sent", len(account.appeared), exactly=0)
@@ -163,9 +163,10 @@ async def test_a_log_that_is_damaged_is_an_outage_and_no_empty_queue(
 ) -> None:
     server = start_redis(each_redis.binary, appendonly="yes", appendfsync="always")
     version = server.binary.label
-    async with open_run(server.url, op_timeout=1.0) as queue:
+    async with open_run(server.url) as queue:
         await queue.enqueue([f"{n}" for n in range(20)])
         (held,) = await queue.lease()
+        await impatient(queue, 0.3)
         await asyncio.to_thread(server.kill)
         log = _log_of(server)
         whole = log.read_bytes()
@@ -183,6 +184,7 @@ async def test_a_log_that_is_damaged_is_an_outage_and_no_empty_queue(
         shows("F39", f"{version}, smashed: verbs that told of an outage", told, exactly=4)
         log.write_bytes(whole)
         await asyncio.to_thread(server.start)
+        await impatient(queue, OP_TIMEOUT)
         await held.give_back()
         shows("F39", f"{version}, put back: requests there", len(await drain(queue)), exactly=20)
 

@@ -11,7 +11,7 @@ import pytest
 from data_fetcher_core.errors import ConfigurationError, DataFetcherError, StoreUnavailable
 from tests.conftest import OpenRedis
 from tests.evidence import Evidence
-from tests.fault_support import bounded, open_run
+from tests.fault_support import bounded
 from tests.redis_proxy import RedisProxy
 from tests.servers import RedisServer
 from tests.tls import Authority, TlsRedis, make_authority, self_signed_context
@@ -68,13 +68,14 @@ PEERS: dict[str, tuple[Peer, type[DataFetcherError], str]] = {
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 @pytest.mark.parametrize("peer", PEERS)
 async def test_a_peer_that_is_not_trusted_hears_nothing(
-    redis_server: RedisServer, redis_url: str, tmp_path: Path, peer: str, shows: Evidence
+    redis_server: RedisServer, open_redis: OpenRedis, tmp_path: Path, peer: str, shows: Evidence
 ) -> None:
+    redis_server.flush()
     authority = make_authority(tmp_path)
     make, kind, message = PEERS[peer]
     async with RedisProxy(redis_server.port, ssl=make(authority, tmp_path)) as proxy:
         with pytest.raises(DataFetcherError, match=message) as caught:
-            await open_run(TlsRedis(proxy.port, authority).url, op_timeout=1.0).__aenter__()
+            await open_redis(TlsRedis(proxy.port, authority).url).put("key", 1)
         told = "named" if isinstance(caught.value, kind) else repr(caught.value)
         shows("F65", f"{peer}: commands that reached the server", proxy.commands.total(), exactly=0)
     shows("F65", f"{peer}: error with its remedy", told, exactly="named")
