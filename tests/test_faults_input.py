@@ -20,6 +20,7 @@ from data_fetcher_core.kv_store.transactional import TransactionalStore
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.testing.texts import AWKWARD_TEXTS
 from tests.conftest import MakeQueue
+from tests.evidence import Evidence
 from tests.fault_support import Picture, bounded, open_run
 from tests.harness import accounted, crash, everything, letters
 from tests.servers import RedisCluster, RedisServer
@@ -96,7 +97,7 @@ async def _do_everything(queue: KVStoreQueue) -> None:
     await queue.forget()
 
 
-async def test_no_run_reaches_another(place: tuple[KeyValueStore, Look]) -> None:
+async def test_no_run_reaches_another(place: tuple[KeyValueStore, Look], shows: Evidence) -> None:
     store, look = place
     await store.put("key", "value", prefix="fetch:run")
     owned: dict[str, Contents] = {"of the store itself": await look()}
@@ -106,6 +107,7 @@ async def test_no_run_reaches_another(place: tuple[KeyValueStore, Look]) -> None
         after = await look()
         assert all(after[key] == value for key, value in before.items()), name
         owned[name] = {key: value for key, value in after.items() if key not in before}
+    compared = 0
     for name in NAMES:
         async with open_run(store, name) as queue:
             await _do_everything(queue)
@@ -113,6 +115,10 @@ async def test_no_run_reaches_another(place: tuple[KeyValueStore, Look]) -> None
         now = await look()
         for other, contents in owned.items():
             assert {key: now.get(key) for key in contents} == contents, (name, other)
+            compared += len(contents)
+    shows("F59", "runs with awkward names beside each other", len(NAMES), at_least=25)
+    shows("F59", "keys of others compared after all was done to one", compared, at_least=1_000)
+    shows("F59", "of them that had changed", 0, exactly=0)
 
 
 async def test_a_run_is_one_slot(redis_cluster: RedisCluster) -> None:
@@ -191,14 +197,16 @@ async def test_names_that_cannot_be_change_nothing(queue: KVStoreQueue, name: An
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["by key", "by key and id"])
-async def test_of_two_hundred_with_one_key_one_is_taken(make_queue: MakeQueue, named: bool) -> None:
+async def test_of_two_hundred_with_one_key_one_is_taken(
+    make_queue: MakeQueue, named: bool, shows: Evidence
+) -> None:
     queues = [make_queue() for _ in range(4)]
     entries = [Entry(n, key="same", id=f"id {n}" if named else None) for n in range(200)]
     told = await asyncio.gather(
         *(queues[n % 4].enqueue([entry]) for n, entry in enumerate(entries))
     )
-    assert sum(told) == 1
-    assert len({enqueued.ids for enqueued in told}) == 1
+    shows("F52", "taken of 200 with one key", sum(told), exactly=1)
+    shows("F52", "different ids told", len({enqueued.ids for enqueued in told}), exactly=1)
     (lease,) = await queues[0].lease(200)
     assert (lease.id,) == told[0].ids
     stats = await accounted(queues[0])

@@ -19,6 +19,7 @@ from data_fetcher_core.queue import KVStoreQueue, Lease
 from data_fetcher_core.queue.ordered_keys import OrderedKeys
 from data_fetcher_core.queue.records import READY_AT_OFFSET, decode, is_whole
 from data_fetcher_core.testing import ManualClock
+from tests.evidence import Evidence
 from tests.fault_support import bounded, open_run
 from tests.harness import accounted, letters, outlive, settled
 from tests.servers import RedisServer
@@ -170,7 +171,9 @@ async def _check_account(queue: KVStoreQueue, gone: set[str], flips: list[Flip])
 
 
 @pytest.mark.parametrize("place", ["ready", "delayed"])
-async def test_a_bit_of_a_request_that_waits(cells: Cells, clock: ManualClock, place: str) -> None:
+async def test_a_bit_of_a_request_that_waits(
+    cells: Cells, clock: ManualClock, place: str, shows: Evidence
+) -> None:
     async with open_run(cells.store, clock=clock) as queue:
         delay = 60.0 if place == "delayed" else 0.0
         await queue.enqueue([Entry(n, id=n, lane=LANE, key=n) for n in NAMES], delay=delay)
@@ -187,6 +190,11 @@ async def test_a_bit_of_a_request_that_waits(cells: Cells, clock: ManualClock, p
             elif letter.reason is not DeathReason.CORRUPT:
                 assert letter.reason is DeathReason.EXPIRED
                 assert flip.at in EXPIRES_AT
+        shows("F33", f"bits turned, each of another {place} request", len(flips), at_least=300)
+        lost = len(NAMES) - len(taken) - (await queue.stats()).dead
+        shows("F33", "requests neither taken nor dead", lost, exactly=0)
+        corrupt = [letter for letter in found.values() if letter.reason is DeathReason.CORRUPT]
+        shows("F33", "corrupt ones kept byte for byte", len(corrupt), at_least=100)
 
 
 def _unstamped(record: bytes) -> bytes:

@@ -245,3 +245,4 @@ def test_garbage_in_figures(redis_server: RedisServer, shows: Evidence) -> None:
     shows("F40", "replies of garbage", 5 * len(chosen), at_least=25)
     shows("F40", "replies that were another's after it", mixed_up, exactly=0)
     shows("F40", "errors that are not ours", foreign, exactly=0)
+    shows("FUZZ", "replies of garbage that raised a foreign error", foreign, exactly=0)

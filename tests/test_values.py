@@ -18,6 +18,7 @@ from data_fetcher_core.queue import JSONSerializer, KVStoreQueue, RequestMetaSer
 from data_fetcher_core.testing import ManualClock
 from data_fetcher_core.testing.texts import AWKWARD_TEXTS
 from tests.conftest import MakeQueue, OpenStore
+from tests.evidence import Evidence
 from tests.harness import accounted, everything, items, letters, places
 from tests.servers import RedisServer
 
@@ -52,7 +53,7 @@ def shown(value: Any) -> str:
 
 
 @pytest.mark.parametrize("delay", [d for d in NEVER_A_DURATION if d is not None], ids=shown)
-async def test_a_delay_that_cannot_be(queue: KVStoreQueue, delay: Any) -> None:
+async def test_a_delay_that_cannot_be(queue: KVStoreQueue, delay: Any, shows: Evidence) -> None:
     for enqueue in (
         lambda: queue.enqueue(["x"], delay=delay),
         lambda: queue.enqueue([Entry("x", delay=delay)]),
@@ -65,6 +66,8 @@ async def test_a_delay_that_cannot_be(queue: KVStoreQueue, delay: Any) -> None:
         await lease.release(delay=delay)
     assert await places(queue) == {"leased": 1}
     await lease.complete()
+    shows("F51", "places where an impossible delay was refused", 3, exactly=3)
+    shows("F51", "requests that it left behind", await queue.size(), exactly=0)
 
 
 DURATIONS: dict[str, Callable[[KVStoreQueue, Any], Any]] = {
@@ -109,14 +112,15 @@ async def test_no_delay_is_ready_at_once(queue: KVStoreQueue, delay: float) -> N
 
 @pytest.mark.parametrize("delay", [1e-9, 1e-6, 1e-3, 1, 86_400 * 3_650, 86_400 * 36_500])
 async def test_a_delay_is_never_early(
-    queue: KVStoreQueue, clock: ManualClock, delay: float
+    queue: KVStoreQueue, clock: ManualClock, delay: float, shows: Evidence
 ) -> None:
     await queue.enqueue(["x"], delay=delay)
-    assert await queue.dequeue() == []
+    early = await queue.dequeue()
     clock.advance(max(delay - 1e-6, 0.0))
-    assert await queue.dequeue() == []
+    early += await queue.dequeue()
+    shows("F51", "requests that came before their delay was over", len(early), exactly=0)
     clock.advance(2e-6)
-    assert await queue.dequeue() == ["x"]
+    shows("F51", "that came a tick of 1 µs after it", len(await queue.dequeue()), exactly=1)
 
 
 # --- counts ------------------------------------------------------------------------------------
