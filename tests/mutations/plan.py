@@ -62,11 +62,10 @@ RECORDS = Group(
     ),
     (
         *_tests(
-            "bounds conformance faults_input faults_records identity options order promises "
-            "records requirements values"
+            "conformance faults_input faults_records identity kv_values layout options order "
+            "records values"
         ),
         _UNITS,
-        _MACHINE,
     ),
 )
 ENGINE = Group(
@@ -76,7 +75,7 @@ ENGINE = Group(
     (
         *_tests(
             "bounds cancellation conformance consumers faults_records faults_time order promises "
-            "records requirements retry runs_again streams tending values waiting"
+            "kv_values layout records requirements retry runs_again streams tending values waiting"
         ),
         _UNITS,
         _MACHINE,

@@ -15,7 +15,7 @@ from mutmut.state import state
 # Seconds of tests that a mutant may survive before it counts as a survivor.
 BUDGET = 10.0
 _PATIENCE, _SLACK = 15.0, 10.0
-# Whoever breaks something is found out here, so these are among the first.
+# Whoever breaks something is found out here, so these come earlier than their length would say.
 STRONG = ("test_conformance.py", "test_kit_catches.py")
 
 
@@ -58,11 +58,12 @@ class Reach:
         set_mutant_under_test("")
 
     def tests_for(self, function: str) -> list[pytest.Item]:
-        """Those that found mutants of it before, the strong ones, and then the quickest."""
+        """Those that found mutants of it before, and then the quickest."""
         kills = self._kills[function]
 
-        def turn(item: pytest.Item) -> tuple[int, bool, float]:
-            return -kills[item.nodeid], not _is_strong(item), self._seconds[item.nodeid]
+        def turn(item: pytest.Item) -> tuple[int, float]:
+            seconds = self._seconds[item.nodeid]
+            return -kills[item.nodeid], seconds / 100 if _is_strong(item) else seconds
 
         return list(self._within_budget(sorted(self._reaching[function], key=turn)))
 
@@ -77,7 +78,7 @@ class Reach:
         spent = 0.0
         for item in items:
             spent += self._seconds[item.nodeid]
-            if spent > BUDGET and not _is_strong(item):
+            if spent > BUDGET:
                 return
             yield item
 

@@ -74,9 +74,10 @@ class Trials:
     def _end(self, trial: Trial, status: int) -> None:
         self._running.remove(trial)
         ended = _outcome(trial, status)
-        if ended.by:
-            self._reach.killed(ended.function, ended.by.partition("\n")[0])
-        self._note(ended)
+        by = ended.by.partition("\n")[0]
+        if by:
+            self._reach.killed(ended.function, by)
+        self._note(replace(ended, by=by))
 
     def _fork(self, mutant: Mutant, tests: Sequence[pytest.Item]) -> Trial:
         gc.freeze()

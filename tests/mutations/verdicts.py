@@ -35,7 +35,7 @@ class Mutant:
     now: str
     verdict: Verdict = Verdict.UNTRIED
     by: str = ""
-    """The test that noticed, and how."""
+    """The test that noticed."""
 
     @property
     def change(self) -> tuple[str, str, str]:

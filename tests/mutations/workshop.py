@@ -19,7 +19,6 @@ from tests.mutations.verdicts import Mutant
 HOME = Path(__file__).parents[2]
 BENCH = HOME / ".mutations"
 _LOOK_AGAIN = 0.5
-_GRACE = 15.0
 
 
 class Workshop:
@@ -74,11 +73,7 @@ class Workshop:
 
 
 def stop(running: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does; what is left of its own session after that is ended."""
-    if running.poll() is None:
-        running.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            running.wait(_GRACE)
+    """It and all that it forked; what was found so far is on the disk."""
     with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
     running.wait()

@@ -1,0 +1,81 @@
+"""What may be a key, a value, a limit or a time to live of any store."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from data_fetcher_core.errors import StoreCorrupt, ValidationError
+from data_fetcher_core.kv_store.values import (
+    check_limit,
+    check_ttl,
+    decode_value,
+    encode_text,
+    encode_value,
+)
+
+
+def refused(said: str) -> Any:
+    return pytest.raises(ValidationError, match=f"^{re.escape(said)}")
+
+
+def test_a_key_is_text_of_at_most_sixteen_kibibytes() -> None:
+    assert encode_text("é", "key") == b"\xc3\xa9"
+    assert len(encode_text("a" * 16_384, "key")) == 16_384
+    said = f"key {'a' * 40!r}… is 16385 bytes long; 16384 is the most: use a digest of it"
+    with pytest.raises(ValidationError, match=f"^{re.escape(said)}$"):
+        encode_text("a" * 16_385, "key")
+    with refused("prefix 'éééé"):
+        encode_text("é" * 8_193, "prefix")
+
+
+@pytest.mark.parametrize("text", [None, 5, b"a"], ids=repr)
+def test_what_is_no_text(text: Any) -> None:
+    with refused(f"key must be a string, not {type(text).__name__}"):
+        encode_text(text, "key")
+
+
+def test_half_of_a_character() -> None:
+    with refused(f"key {'a' * 80!r} holds a lone surrogate: 'utf-8' codec"):
+        encode_text("a" * 200 + "\ud800", "key")
+
+
+def test_a_value_is_what_json_holds() -> None:
+    assert decode_value(encode_value({"a": [1, None, "é"]})) == {"a": [1, None, "é"]}
+    with refused("a store holds what JSON holds, and object does not fit: Type is not JSON"):
+        encode_value(object())
+
+
+def test_what_is_stored_and_no_json() -> None:
+    said = f"a stored value is not JSON: {b'{' * 80!r}"
+    with pytest.raises(StoreCorrupt, match=f"^{re.escape(said)}$"):
+        decode_value(b"{" * 200)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [(None, None), (5, 5.0), (1e-9, 1e-9), (1e10, 1e10), (1e11, 1e10)]
+)
+def test_a_time_to_live(given: float | None, taken: float | None) -> None:
+    assert check_ttl(given) == taken
+    assert isinstance(check_ttl(given), float | None)
+
+
+@pytest.mark.parametrize(
+    "ttl", [0, 0.0, -1, True, False, "5", [], float("inf"), float("nan")], ids=repr
+)
+def test_no_time_to_live(ttl: Any) -> None:
+    with refused(f"ttl must be a number of seconds above 0, not {ttl!r}"):
+        check_ttl(ttl)
+
+
+@pytest.mark.parametrize(("given", "taken"), [(None, None), (5, 5), (1, 1), (0, 0), (-3, 0)])
+def test_a_limit(given: int | None, taken: int | None) -> None:
+    assert check_limit(given) == taken
+
+
+@pytest.mark.parametrize("limit", [True, False, "5", 1.5, []], ids=repr)
+def test_no_limit(limit: Any) -> None:
+    with refused(f"limit must be a whole number or None, not {limit!r}"):
+        check_limit(limit)
