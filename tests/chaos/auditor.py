@@ -16,6 +16,7 @@ from tests.chaos.account import Picture
 from tests.chaos.worker import open_chaos
 
 _GLANCE = 0.05
+_PATIENCE = 120.0
 
 
 async def main(orders: Mapping[str, Any]) -> int:
@@ -77,12 +78,14 @@ async def _results(queue: KVStoreQueue) -> list[str]:
 
 
 async def _left(queue: KVStoreQueue) -> list[str]:
-    """Take out whatever is still there: nobody works on it any more."""
+    """Take out whatever is still there: nobody works on it any more.
+
+    What the dead hold comes when their silence was long enough.
+    """
     left: list[str] = []
-    while (stats := await queue.stats()).size + stats.leased:
+    until = time.monotonic() + _PATIENCE
+    while (stats := await queue.stats()).size + stats.leased and time.monotonic() < until:
         leases = await queue.lease(1000, wait=1.0)
-        if not leases and not stats.delayed:
-            break
         left += [lease.item[0] for lease in leases]
         await asyncio.gather(*(lease.complete() for lease in leases))
     return left

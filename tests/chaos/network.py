@@ -4,73 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-import random
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.redis_proxy import Exchange, Hangup, RedisProxy
-
-
-class Weather:
-    """What happens to every exchange. Loss is of replies: the command has run."""
-
-    def __init__(self, seed: int) -> None:
-        self.loss = 0.0
-        self.delay = 0.0
-        self.jitter = 0.0
-        self.lost = 0
-        self._dice = random.Random(seed)
-
-    async def act(self, exchange: Exchange) -> None:
-        if self.delay:
-            await asyncio.sleep(self.delay + self._dice.uniform(0, self.jitter))
-        await exchange.forward()
-        reply = await exchange.reply()
-        if self.loss and self._dice.random() < self.loss:
-            self.lost += 1
-            raise Hangup
-        await exchange.send(reply)
+from tests.chaos.relay import Relay, Weather
 
 
 class _Control:
-    """Does to the proxy what it is told, one line at a time."""
+    """Does to the relay what it is told, one line at a time."""
 
-    def __init__(self, proxy: RedisProxy, weather: Weather) -> None:
-        self._proxy = proxy
-        self._weather = weather
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while line := await reader.readline():
                 await self._obey(json.loads(line))
-                writer.write(json.dumps({"lost": self._weather.lost}).encode() + b"\n")
+                writer.write(json.dumps({"lost": self._relay.weather.lost}).encode() + b"\n")
                 await writer.drain()
         writer.close()
 
     async def _obey(self, order: Mapping[str, Any]) -> None:
         match order["do"]:
             case "up":
-                await self._proxy.up()
+                await self._relay.up()
             case "down":
-                await self._proxy.down()
+                await self._relay.down()
             case "weather":
-                vars(self._weather).update(order["weather"])
-            case "slices":
-                self._proxy.slice_size, self._proxy.slice_pause = order["size"], order["pause"]
+                vars(self._relay.weather).update(order["weather"])
 
 
 async def main(orders: Mapping[str, Any]) -> int:
     # A connection that is accepted while the listener closes is left to the garbage collector.
     warnings.simplefilter("ignore", ResourceWarning)
-    proxy, weather = RedisProxy(orders["server"]), Weather(orders["seed"])
-    proxy.port = orders["port"]
-    proxy.fault(weather.act, times=math.inf)
-    control = _Control(proxy, weather)
-    async with proxy, await asyncio.start_unix_server(control.serve, orders["control"]):
+    relay = Relay(orders["port"], orders["server"], Weather(orders["seed"]))
+    await relay.up()
+    async with await asyncio.start_unix_server(_Control(relay).serve, orders["control"]):
         await asyncio.Event().wait()
     return 0
 
@@ -99,9 +71,6 @@ class Network:
     async def weather(self, **weather: float) -> None:
         """``loss`` of replies as a share, ``delay`` and ``jitter`` in seconds."""
         await self._tell(do="weather", weather=weather)
-
-    async def slices(self, size: int | None, pause: float = 0.0) -> None:
-        await self._tell(do="slices", size=size, pause=pause)
 
     async def close(self) -> None:
         if self._streams is not None:
