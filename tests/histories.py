@@ -13,56 +13,45 @@ one that all of them share).
 from __future__ import annotations
 
 import itertools
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-# --- what is written down ----------------------------------------------------------------------
+from tests.history_book import Book
+from tests.history_events import (
+    DONE,
+    DUPLICATE,
+    ENDINGS,
+    NEW,
+    REFUSED,
+    SETTLEMENTS,
+    UNKNOWN,
+    Event,
+    Recorder,
+    read_lines,
+    shown,
+)
 
-# Verbs of callers. "enqueue" also stands for a child that a settlement brings: then `token` is
-# the lease that it was settled with.
-SETTLEMENTS = frozenset({"complete", "release", "bury", "give_back", "drop", "progress"})
-ENDINGS = frozenset({"complete", "drop"})
-# "silent": a span in which nothing was heard of a consumer for so long that it may be taken for
-# dead; without an end: it died. "save": a checkpoint. "found": looked up at the end, by an
-# "audit" that saw everything.
+__all__ = [
+    "DONE",
+    "DUPLICATE",
+    "NEW",
+    "REFUSED",
+    "RULES",
+    "UNKNOWN",
+    "Account",
+    "Event",
+    "Recorder",
+    "Violation",
+    "account",
+    "check",
+    "read_lines",
+    "shown",
+]
 
-DONE = "done"
-NEW, DUPLICATE = "new", "duplicate"
-# It did not happen: the lease was somebody else's, or there was no room.
-REFUSED = "refused"
-# Cancelled, killed, or no answer: it happened or it did not.
-UNKNOWN = "unknown"
-_HAPPENED = frozenset({DONE, NEW, DUPLICATE})
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One line of a history. ``step`` is the same for all that is done in one atomic step."""
-
-    verb: str
-    who: str
-    start: float
-    end: float | None = None
-    outcome: str = UNKNOWN
-    request: str = ""
-    token: str = ""
-    key: str = ""
-    delay: float = 0.0
-    step: int = 0
-    attempts: int = 0
-    deaths: int = 0
-    value: int = 0
-
-    @property
-    def happened(self) -> bool:
-        return self.outcome in _HAPPENED
-
-    @property
-    def may_have_happened(self) -> bool:
-        return self.outcome != REFUSED
+# --- what it must not show ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,98 +62,6 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.request or '(all)'}: {self.told}"
-
-
-class Recorder:
-    """Writes events down as they begin, and again as they end."""
-
-    def __init__(
-        self, now: Callable[[], float], write: Callable[[str], object] | None = None
-    ) -> None:
-        self._now = now
-        self._write = write
-        self.events: list[Event] = []
-
-    def begin(self, verb: str, who: str, **fields: Any) -> int:
-        """Its number, to end it with."""
-        self.events.append(Event(verb, who, self._now(), **fields))
-        return self._note(len(self.events) - 1)
-
-    def end(self, number: int, outcome: str, **fields: Any) -> None:
-        self.events[number] = replace(
-            self.events[number], end=self._now(), outcome=outcome, **fields
-        )
-        self._note(number)
-
-    def note(self, verb: str, who: str, outcome: str = DONE, **fields: Any) -> None:
-        """What takes no time."""
-        now = self._now()
-        self.events.append(Event(verb, who, fields.pop("start", now), now, outcome, **fields))
-        self._note(len(self.events) - 1)
-
-    def _note(self, number: int) -> int:
-        if self._write is not None:
-            self._write(json.dumps([number, asdict(self.events[number])]) + "\n")
-        return number
-
-
-def read_lines(lines: Iterable[str]) -> list[Event]:
-    """The events of one process; a last line that was torn by its death is left out."""
-    latest: dict[int, Event] = {}
-    for line in lines:
-        if line.endswith("\n"):
-            number, fields = json.loads(line)
-            latest[number] = Event(**fields)
-    return list(latest.values())
-
-
-# --- what it must not show ---------------------------------------------------------------------
-
-
-class Book:
-    """A history, looked up by what its events are about."""
-
-    def __init__(self, history: Iterable[Event]) -> None:
-        self.history = list(history)
-        self.of: dict[str, list[Event]] = defaultdict(list)
-        self.silences: dict[str, list[Event]] = defaultdict(list)
-        self.steps: dict[tuple[str, int], list[Event]] = defaultdict(list)
-        self.keys: dict[str, list[Event]] = defaultdict(list)
-        self.audited = False
-        for event in self.history:
-            self._file(event)
-        self.seen = {name for name, events in self.of.items() if any(map(_is_seen, events))}
-        # A request that was cancelled may have gone before anybody saw it.
-        self.evidence = self.seen | {e.request for e in self.history if e.verb == "cancel"}
-
-    def _file(self, event: Event) -> None:
-        if event.verb == "silent":
-            self.silences[event.who].append(event)
-        elif event.verb == "audit":
-            self.audited = True
-        elif event.verb != "save":
-            self.of[event.request].append(event)
-        if event.step:
-            self.steps[event.who, event.step].append(event)
-        if event.key:
-            self.keys[event.key].append(event)
-
-    def is_there(self, event: Event) -> bool:
-        """Whether it was seen, or the one whose key it shares."""
-        return event.request in self.evidence or any(
-            other.request in self.evidence for other in self.keys.get(event.key, ())
-        )
-
-    def was_silent(self, who: str, since: float, until: float) -> bool:
-        """Whether it may have been taken for dead in between."""
-        return any(
-            silence.start < until and (silence.end is None or silence.end > since)
-            for silence in self.silences[who]
-        )
-
-
-def _is_seen(event: Event) -> bool:
-    return event.verb in {"lease", "found"}
 
 
 def check(history: Iterable[Event]) -> list[Violation]:
@@ -182,8 +79,9 @@ def check(history: Iterable[Event]) -> list[Violation]:
     return broken
 
 
-def _named(rule: Callable[..., object]) -> str:
-    return rule.__name__.strip("_").replace("_", " ")
+def _named(rule: Any) -> str:
+    name: str = rule.__name__
+    return name.strip("_").replace("_", " ")
 
 
 class _Life:
@@ -458,17 +356,3 @@ def account(history: Iterable[Event]) -> Account:
 
 def _counts(event: Event, book: Book) -> bool:
     return event.request in book.evidence or _is_accepted(event, book)
-
-
-def shown(event: Event) -> str:
-    """One readable line."""
-    span = f"{event.start:11.6f} {'…' if event.end is None else f'{event.end:.6f}':>11}"
-    details = [f"key={event.key}"] if event.key else []
-    details += [f"token={event.token[8:16]}{event.token[-2:]}"] if event.token else []
-    details += [f"delay={event.delay:g}"] if event.delay else []
-    details += [f"step={event.step}"] if event.step else []
-    details += [f"attempts={event.attempts}"] if event.attempts else []
-    details += [f"deaths={event.deaths}"] if event.deaths else []
-    details += [f"value={event.value}"] if event.value else []
-    what = f"{event.who:<6} {event.verb:<9} {event.request:<14} {event.outcome:<9}"
-    return f"{span}  {what} {' '.join(details)}".rstrip()

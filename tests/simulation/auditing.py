@@ -31,9 +31,7 @@ async def audit(store: MemoryStore, recorder: Recorder, tell: Tell, clock: Skewe
 
 async def _note_found(queue: KVStoreQueue, recorder: Recorder) -> None:
     for _, result in await queue.results():
-        recorder.note(
-            "found", _AUDITOR, "completed", request=result["n"], token=result["token"]
-        )
+        recorder.note("found", _AUDITOR, "completed", request=result["n"], token=result["token"])
     async for letter in queue.dead_letters():
         recorder.note("found", _AUDITOR, "dead", request=letter.item["n"])
     for item in await queue.peek(1_000):

@@ -54,7 +54,7 @@ class Supply:
         return self.jobs.get(name) or Job(name)
 
 
-class Life:
+class QueueLife:
     """One process from its start to its end."""
 
     def __init__(
@@ -92,7 +92,14 @@ class Life:
     def leave(self) -> None:
         self._leaving.set()
 
-    async def live(self) -> None:
+    def figures(self) -> dict[str, int]:
+        return {
+            "operations": self.operator.operations,
+            "operations cut short": self.operator.cancelled,
+            "deliveries": self.operator.deliveries,
+        }
+
+    async def live(self) -> bool:
         """Until nothing is left to do, or until it is asked to go."""
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(self._produce()), group.create_task(self._look_around())]
@@ -108,6 +115,7 @@ class Life:
             for task in (*helpers, *keepers, done, going):
                 task.cancel()
         await self._close()
+        return self._is_over()
 
     async def _close(self) -> None:
         """As long as it takes: a process that cannot say goodbye is found dead by the others."""
@@ -178,7 +186,9 @@ class Life:
         by_hand = at % 3 == 2
         while True:
             with suppress(StoreError, Cut):
-                await (self._work_by_hand() if by_hand else self._work_on_a_stream(1 + 2 * (at % 2)))
+                await (
+                    self._work_by_hand() if by_hand else self._work_on_a_stream(1 + 2 * (at % 2))
+                )
                 if self._is_over():
                     return
             await self.process.clock.sleep(_SOON)

@@ -22,6 +22,8 @@ from weakref import WeakSet
 
 TICKS = 2**20
 _LATEST = 512
+# Ten times what a world takes that comes to rest.
+_MOST_TURNS = 80_000
 
 
 class Owner(Protocol):
@@ -69,11 +71,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._late = lateness.random
         self._made = 0
         self._ready: deque[asyncio.Handle]
-        self._scheduled: list[asyncio.TimerHandle]
+        # By instant, then in the order in which they were made.
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self.turns = 0
         self.outside = Context()
         self.complaints: list[dict[str, Any]] = []
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]
         self.set_exception_handler(lambda _, context: self.complaints.append(context))
 
     # --- time ----------------------------------------------------------------------------------
@@ -81,7 +84,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self,
         when: float,
         callback: Callable[..., object],
@@ -91,7 +94,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ticks = math.ceil(when * TICKS) + int(self._late() * _LATEST)
         now = self._now if when <= self._now else self._now + 1 / TICKS
         timer = asyncio.TimerHandle(max(ticks / TICKS, now), callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)
+        self._made += 1
+        heapq.heappush(self._timers, (timer.when(), self._made, timer))
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -124,34 +128,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- running -------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        ready, scheduled = self._ready, self._scheduled
-        while scheduled and scheduled[0].cancelled():
-            heapq.heappop(scheduled)
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
         if not ready:
             self._jump()
-        while scheduled and scheduled[0].when() <= self._now:
-            ready.append(heapq.heappop(scheduled))
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
+        if self.turns > _MOST_TURNS:
+            raise Stuck(f"busy for ever, at {self._now:.3f} s")
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                self._run(handle)
+            handle: Any = ready.popleft()
+            if not handle._cancelled:
+                owner = handle._context.get(OWNER)
+                if owner is None or not (owner.dead or owner.paused):
+                    self.turns += 1
+                    handle._run()
+                elif not owner.dead:
+                    owner.stash.append(handle)
 
     def _jump(self) -> None:
-        if not self._scheduled:
+        if not self._timers:
             raise Stuck(f"nobody can go on, at {self._now:.3f} s")
-        self._now = max(self._now, self._scheduled[0].when())
+        self._now = max(self._now, self._timers[0][0])
         if self._now > self._until:
             raise Stuck(f"not at rest after {self._until:g} s")
-
-    def _run(self, handle: asyncio.Handle) -> None:
-        owner = handle._context.get(OWNER)  # type: ignore[attr-defined]
-        if owner is not None and owner.dead:
-            return
-        if owner is not None and owner.paused:
-            owner.stash.append(handle)
-            return
-        self.turns += 1
-        handle._run()
 
     def go_on(self, owner: Owner) -> None:
         """What a process had before it was stopped it does now."""

@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -56,7 +56,7 @@ class Server:
                 process.message_faults.appendleft(replace(fault, count=fault.count - 1))
         late = 0.0 if fault is None else fault.duration
         message.reply_fate, message.reply_late = kind, late if kind == "late reply" else 0.0
-        if self._is_cut_off(process) or kind == "no answer":
+        if self.is_cut_off(process) or kind == "no answer":
             return message.reply
         if kind == "lost request":
             self.after(0.0, message.fail)
@@ -66,7 +66,7 @@ class Server:
             self.after(late if kind == "late request" else 0.0, message.arrive)
         return message.reply
 
-    def _is_cut_off(self, process: Process) -> bool:
+    def is_cut_off(self, process: Process) -> bool:
         return self._loop.time() < process.cut_off_until
 
     @property
@@ -77,11 +77,11 @@ class Server:
         pause = late + _FASTEST + _USUAL * self._chance.random() ** 2
         self._loop.call_later(pause, act, context=self._loop.outside)
 
-    def run(self, process: Process, fn: Callable[[Transaction], T]) -> T:
+    def run(self, process: Process, fn: Callable[[Transaction], T], *, aborts: bool) -> T:
         self.steps += 1
         self.changes += 1
         try:
-            return at_once(self.data, fn)
+            return at_once(self.data, _aborting(fn) if aborts else fn)
         finally:
             self.note(f"{process.name} {len(self.data._data)}")
 
@@ -115,7 +115,8 @@ class _Message:
         outcome: Any = None
         error: Exception | None = None
         try:
-            outcome = server.run(self._process, self._fn)
+            aborts = self.reply_fate == "aborted step"
+            outcome = server.run(self._process, self._fn, aborts=aborts)
         except Exception as failure:  # noqa: BLE001 - it is the answer
             error = failure
         if self.reply_fate == "lost reply":
@@ -124,7 +125,7 @@ class _Message:
             server.after(self.reply_late, lambda: self._answer(outcome, error))
 
     def _answer(self, outcome: Any, error: Exception | None) -> None:
-        if self.reply.done() or self._server._is_cut_off(self._process):
+        if self.reply.done() or self._server.is_cut_off(self._process):
             return
         if self._server.is_down:
             self.fail()
@@ -135,7 +136,7 @@ class _Message:
 
     def fail(self) -> None:
         """The connection is gone; what became of the request is not known."""
-        if not self.reply.done() and not self._server._is_cut_off(self._process):
+        if not self.reply.done() and not self._server.is_cut_off(self._process):
             self.reply.set_exception(StoreUnavailable("simulated: the connection is gone"))
 
 
@@ -144,17 +145,34 @@ class RemoteStore(TransactionalStore):
 
     def __init__(self, server: Server, process: Process) -> None:
         super().__init__(clock=process.clock)
+        self.process = process
         self._server = server
-        self._process = process
 
     async def transact(self, fn: Callable[[Transaction], T], *, urgent: bool = False) -> T:
-        return await self._server.send(self._process, fn)
+        return await self._server.send(self.process, fn)
 
     async def change_count(self) -> int:
         return self._server.changes
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+
+class _FailsHalfWay:
+    """A transaction in which the disk gives out between two writes."""
+
+    def __init__(self, inner: Transaction) -> None:
+        self.get_many = inner.get_many
+        self.range = inner.range
+        self.delete_many = inner.delete_many
+
+    def put_many(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        if list(pairs):
+            raise StoreUnavailable("simulated: the store stopped in the middle of a step")
+
+
+def _aborting(fn: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
+    return lambda tx: fn(_FailsHalfWay(tx))
 
 
 def at_once(store: MemoryStore, fn: Callable[[Transaction], T]) -> T:

@@ -30,6 +30,7 @@ class Operator:
         self.recorder = recorder
         self.operations = 0
         self.cancelled = 0
+        self.deliveries = 0
 
     async def attempt(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it; if that is planned, cancel it after so many turns or so long."""
@@ -92,6 +93,7 @@ class Operator:
     # --- handing out ---------------------------------------------------------------------------
 
     def note_lease(self, lease: Lease, asked_at: float) -> None:
+        self.deliveries += 1
         self.recorder.note(
             "lease",
             self.process.name,

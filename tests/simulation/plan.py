@@ -22,6 +22,7 @@ Kind = Literal[
     "no answer",
     "late request",
     "late reply",
+    "aborted step",
     "partition",
     "store restart",
     "crash",
@@ -37,6 +38,7 @@ _WEIGHTS: dict[Kind, int] = {
     "no answer": 6,
     "late request": 8,
     "late reply": 6,
+    "aborted step": 6,
     "partition": 5,
     "store restart": 3,
     "crash": 8,
@@ -185,5 +187,7 @@ def straight(plan: Plan) -> Plan:
 
 def skewed(plan: Plan, hours: float = 1.0) -> Plan:
     """The same with clocks that are wrong by hours, each another way, and run at the right rate."""
-    offsets = [3600.0 * hours * (1 - 2 * (at % 2)) * (1 + at // 2) for at, _ in enumerate(plan.skews)]
+    offsets = [
+        3600.0 * hours * (1 - 2 * (at % 2)) * (1 + at // 2) for at, _ in enumerate(plan.skews)
+    ]
     return replace(plan, skews=tuple(Skew(wall=o, monotonic=-o) for o in offsets))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import secrets
@@ -46,6 +47,8 @@ def replaced(
     ]
     with ExitStack() as stack:
         stack.callback(random.setstate, before)
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable()
         for owner, name, value in replacements:
             stack.enter_context(patch.object(owner, name, value))
         stack.enter_context(_no_collection())

@@ -1,0 +1,196 @@
+"""Simulate many worlds, each decided by one integer, and hold every promise in each.
+
+    python -m tests.simulation                       200 seeds
+    python -m tests.simulation --seeds 10000 --jobs 2 --json figures.json
+    python -m tests.simulation --seed 4711           one seed again, with its history if it fails
+    python -m tests.simulation --ablation all        does it find what is broken on purpose?
+
+A seed is a world of 8 workers and 40 requests; every fourth is also one in which the fetcher works
+on a run. Exit codes: 0 every promise held (or every ablation was found), 1 one was broken (or not
+found), 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.evidence import Evidence
+from tests.simulation.ablations import ALL, BY_NAME, Ablation
+from tests.simulation.plan import KINDS, Plan, draw
+from tests.simulation.running import Summary, differing_by_clock, find, run_many, simulate
+from tests.simulation.showing import report
+from tests.simulation.shrinking import shrink
+from tests.simulation.world import Result
+
+FOUND_WITHIN = 2_000
+_SKEWED = 50
+_TELL_EVERY = 10.0
+_MOST_SHOWN = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _read(arguments)
+    evidence = Evidence()
+    try:
+        if asked.ablation:
+            held = _search(asked, evidence)
+        elif asked.seed is not None:
+            held = _replay(asked.seed, asked.world)
+        else:
+            held = _simulate(asked, evidence)
+    except AssertionError as broken:
+        print(broken)
+        held = False
+    if asked.json is not None:
+        evidence.save(asked.json)
+    return 0 if held else 1
+
+
+def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("tests.simulation", description=__doc__, formatter_class=kind)
+    parser.add_argument("--seeds", type=_positive, help="how many (200; for ablations 2000)")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="only this one; if it fails, shortened")
+    parser.add_argument("--world", choices=("queue", "fetch"), default="queue", help="of --seed")
+    parser.add_argument("--jobs", type=_positive, default=1, help="processes to use")
+    parser.add_argument(
+        "--ablation", metavar="NAME", choices=("all", *BY_NAME), help="'all', or one of --list"
+    )
+    parser.add_argument("--list", action="store_true", help="name what can be broken")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    asked = parser.parse_args(arguments)
+    if asked.list:
+        print(*(f"{ablation.name} ({ablation.world})" for ablation in ALL), sep="\n")
+        parser.exit()
+    return asked
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+# --- many seeds --------------------------------------------------------------------------------
+
+
+def _simulate(asked: argparse.Namespace, evidence: Evidence) -> bool:
+    seeds = range(asked.first, asked.first + (asked.seeds or 200))
+    print(f"seeds {seeds[0]} to {seeds[-1]}, {asked.jobs} at a time")
+    progress = _Progress(len(seeds))
+    summary = run_many(seeds, asked.jobs, progress.tell)
+    progress.end(summary)
+    for seed, world in summary.failures[:_MOST_SHOWN]:
+        _replay(seed, world)
+    if asked.json is not None:
+        _keep(summary, progress, evidence)
+    return not summary.failures
+
+
+def _keep(summary: Summary, progress: _Progress, evidence: Evidence) -> None:
+    figures, broken = summary.figures, len(summary.failures)
+    evidence("SIM", "seeds", summary.seeds, at_least=1)
+    evidence("SIM", "worlds with a broken promise", broken, exactly=0)
+    evidence("SIM", "runs of the fetcher", summary.worlds["fetch"], at_least=1)
+    evidence("SIM", "operations", figures["operations"], at_least=1)
+    evidence("SIM", "deliveries", figures["deliveries"], at_least=1)
+    for kind in (*KINDS, "death"):
+        evidence("SIM", f"injected: {kind}", figures[kind], at_least=1)
+    evidence("SIM", "seeds a minute", round(progress.pace(summary)), at_least=1)
+    evidence(
+        "F11", "operations cancelled at any await", figures["operations cut short"], at_least=1
+    )
+    evidence("F11", "promises broken by that", broken, exactly=0)
+    evidence("F24", "processes stopped and woken again", figures["pause"], at_least=1)
+    evidence("F24", "settlements of zombies that had an effect", broken, exactly=0)
+    differing = differing_by_clock(range(_SKEWED))
+    evidence("F27", "worlds with clocks an hour wrong, each way", 2 * _SKEWED, at_least=1)
+    evidence("F27", "traces that differ by it", len(differing), exactly=0)
+
+
+class _Progress:
+    """A line that is rewritten on a terminal, one every ten seconds elsewhere."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds = seeds
+        self._began = self._told = time.monotonic()
+
+    def tell(self, summary: Summary) -> None:
+        now = time.monotonic()
+        if sys.stdout.isatty():
+            print(f"\r{self._line(summary)}", end="", flush=True)
+        elif now - self._told >= _TELL_EVERY:
+            self._told = now
+            print(self._line(summary), flush=True)
+
+    def end(self, summary: Summary) -> None:
+        print("\r" * sys.stdout.isatty() + self._line(summary))
+        for what, count in sorted(summary.figures.items()):
+            print(f"  {count:>10,} {what}")
+        print(f"  trace of all: {summary.trace}")
+
+    def pace(self, summary: Summary) -> float:
+        return 60 * summary.seeds / max(time.monotonic() - self._began, 1e-9)
+
+    def _line(self, summary: Summary) -> str:
+        broken, pace = len(summary.failures), self.pace(summary)
+        return f"{summary.seeds:,} of {self._seeds:,} seeds, {pace:,.0f} a minute, {broken} broken "
+
+
+# --- one seed ----------------------------------------------------------------------------------
+
+
+def _replay(seed: int, world: str, ablation: Ablation | None = None) -> bool:
+    result = simulate(draw(seed), world, ablation)
+    if not result.violations:
+        print(f"{result.plan} ({world} world, trace {result.trace[:12]}): every promise held")
+        return True
+    print(f"seed {seed} broke a promise; again: --seed {seed} --world {world}")
+    print(*report(_shortened(result, world, ablation), world), sep="\n")
+    return False
+
+
+def _shortened(result: Result, world: str, ablation: Ablation | None) -> Result:
+    rules = {violation.rule for violation in result.violations}
+
+    def fails(plan: Plan) -> bool:
+        found = simulate(plan, world, ablation).violations
+        return any(violation.rule in rules for violation in found)
+
+    return simulate(shrink(result.plan, fails), world, ablation)
+
+
+# --- what is broken on purpose -----------------------------------------------------------------
+
+
+def _search(asked: argparse.Namespace, evidence: Evidence) -> bool:
+    chosen = ALL if asked.ablation == "all" else [BY_NAME[asked.ablation]]
+    seeds = range(asked.first, asked.first + (asked.seeds or FOUND_WITHIN))
+    missed = [ablation.name for ablation in chosen if not _finds(ablation, seeds)]
+    if len(chosen) == 1 and not missed:
+        result = find(chosen[0], seeds)
+        if result is not None:
+            _replay(result.plan.seed, chosen[0].world, chosen[0])
+    evidence("SIM", "broken variants looked for", len(chosen), at_least=1)
+    evidence("SIM", f"not found within {len(seeds)} seeds", len(missed), exactly=0)
+    return not missed
+
+
+def _finds(ablation: Ablation, seeds: range) -> bool:
+    result = find(ablation, seeds)
+    if result is None:
+        print(f"{ablation.name:<34} NOT FOUND", flush=True)
+        return False
+    rules = ", ".join(sorted({violation.rule for violation in result.violations}))
+    print(f"{ablation.name:<34} seed {result.plan.seed:>4}  {rules}", flush=True)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

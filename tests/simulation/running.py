@@ -1,0 +1,120 @@
+"""Many seeds, one after another or in several processes, and what came of them."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+from tests.simulation.ablations import Ablation
+from tests.simulation.fetch_world import FetchWorld
+from tests.simulation.plan import Plan, draw, skewed, straight
+from tests.simulation.queue_world import QueueWorld
+from tests.simulation.world import Result, World
+
+WORLDS: dict[str, type[World]] = {"queue": QueueWorld, "fetch": FetchWorld}
+# A run with the fetcher is simulated for every so many seeds.
+_FETCH_EVERY = 4
+_CHUNK = 20
+_COLLECT_EVERY = 8
+
+
+def simulate(plan: Plan, world: str = "queue", ablation: Ablation | None = None) -> Result:
+    with nullcontext() if ablation is None else ablation.applied():
+        return WORLDS[world](plan).run()
+
+
+@dataclass
+class Summary:
+    """What came of some seeds. ``failures`` are pairs of a seed and a world."""
+
+    seeds: int = 0
+    worlds: Counter[str] = field(default_factory=Counter)
+    figures: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    traces: dict[int, str] = field(default_factory=dict)
+
+    def add(self, other: Summary) -> None:
+        self.seeds += other.seeds
+        self.worlds += other.worlds
+        self.figures += other.figures
+        self.failures += other.failures
+        self.traces.update(other.traces)
+
+    @property
+    def trace(self) -> str:
+        """The same whenever, wherever and in however many processes these seeds are run."""
+        joined = "".join(self.traces[seed] for seed in sorted(self.traces))
+        return hashlib.blake2b(joined.encode(), digest_size=8).hexdigest()
+
+
+def run_seeds(seeds: Iterable[int]) -> Summary:
+    """Garbage is collected by hand, now and then: worlds come and go, and little else."""
+    summary = Summary()
+    gc.disable()
+    try:
+        for seed in seeds:
+            _run_one(seed, summary)
+            if summary.seeds % _COLLECT_EVERY == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return summary
+
+
+def _run_one(seed: int, summary: Summary) -> None:
+    plan, traces = draw(seed), []
+    for world in ("queue", "fetch") if seed % _FETCH_EVERY == 0 else ("queue",):
+        result = simulate(plan, world)
+        traces.append(result.trace)
+        summary.worlds[world] += 1
+        summary.figures += result.figures
+        if result.violations:
+            summary.failures.append((seed, world))
+    summary.seeds += 1
+    summary.traces[seed] = "".join(traces)
+
+
+def run_many(seeds: range, jobs: int, told: Callable[[Summary], None]) -> Summary:
+    """``told`` hears of what is done so far."""
+    summary = Summary()
+    for part in _parts(seeds, jobs):
+        summary.add(part)
+        told(summary)
+    return summary
+
+
+def _parts(seeds: range, jobs: int) -> Iterator[Summary]:
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    if jobs == 1:
+        yield from map(run_seeds, chunks)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=gc.freeze) as pool:
+        waiting: list[Future[Summary]] = [pool.submit(run_seeds, chunk) for chunk in chunks]
+        for done in as_completed(waiting):
+            yield done.result()
+
+
+def find(ablation: Ablation, seeds: Iterable[int]) -> Result | None:
+    """The first of these seeds that shows it."""
+    for seed in seeds:
+        result = simulate(draw(seed), ablation.world, ablation)
+        if result.violations:
+            return result
+    return None
+
+
+def differing_by_clock(seeds: Iterable[int], hours: Sequence[float] = (1.0, -1.0)) -> list[int]:
+    """Seeds in which clocks that are wrong by hours change anything."""
+    return [
+        seed
+        for seed in seeds
+        if {simulate(skewed(draw(seed), h)).trace for h in hours}
+        != {simulate(straight(draw(seed))).trace}
+    ]

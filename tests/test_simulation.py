@@ -1,0 +1,256 @@
+"""Simulated worlds: every promise holds in each, the same again, and what is broken is found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_fetcher_core.queue.transactional_engine import TransactionalEngine
+from tests.evidence import Evidence, load
+from tests.simulation.__main__ import FOUND_WITHIN, main
+from tests.simulation.ablations import ALL, BY_NAME, Ablation
+from tests.simulation.loop import Stuck, VirtualLoop, start_in
+from tests.simulation.plan import KINDS, REQUESTS, WORKERS, Plan, draw, skewed, straight
+from tests.simulation.process import Process, SkewedClock
+from tests.simulation.running import differing_by_clock, find, run_many, simulate
+from tests.simulation.shrinking import shrink
+
+SEEDS, PARTS = 200, 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_promise_holds_in_every_world(part: int, shows: Evidence) -> None:
+    """Replay one with ``python -m tests.simulation --seed N``."""
+    seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
+    summary = run_many(seeds, 1, lambda _: None)
+    assert summary.failures == []
+    shows("SIM", f"seeds on every change, part {part + 1} of {PARTS}", summary.seeds, at_least=50)
+    shows("SIM", "worlds with a broken promise", len(summary.failures), exactly=0)
+    assert all(summary.figures[kind] for kind in KINDS), summary.figures
+
+
+def test_a_world_has_eight_workers_and_forty_requests() -> None:
+    for seed in range(20):
+        plan = draw(seed)
+        assert (sum(plan.layout), len(plan.jobs)) == (WORKERS, REQUESTS) == (8, 40)
+
+
+# --- the same again ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", ["queue", "fetch"])
+def test_a_seed_gives_the_same_world_again(world: str) -> None:
+    first = [simulate(draw(seed), world) for seed in range(4)]
+    again = [simulate(draw(seed), world) for seed in range(4)]
+    assert [one.trace for one in first] == [one.trace for one in again]
+    assert [one.history for one in first] == [one.history for one in again]
+    assert len({one.trace for one in first}) == 4
+
+
+def test_and_in_another_process_whose_sets_have_another_order() -> None:
+    script = (
+        "from tests.simulation.running import simulate, draw\n"
+        "print(*(simulate(draw(s), w).trace for s in range(3) for w in ('queue', 'fetch')))"
+    )
+    here = [simulate(draw(s), w).trace for s in range(3) for w in ("queue", "fetch")]
+    for order in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": order},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert done.stdout.split() == here
+
+
+def test_what_the_package_asks_for_time_and_chance_is_itself_again_afterwards() -> None:
+    before = (time.time, os.urandom, random.getstate(), TransactionalEngine._count_beat)
+    simulate(draw(0))
+    assert (time.time, os.urandom, random.getstate(), TransactionalEngine._count_beat) == before
+
+
+# --- clocks ------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_an_hour_wrong_changes_nothing(shows: Evidence) -> None:
+    seeds = range(100, 108)
+    shows("F27", "worlds with clocks an hour wrong, each way", 2 * len(seeds), at_least=16)
+    shows("F27", "traces that differ by it", len(differing_by_clock(seeds)), exactly=0)
+
+
+def test_a_queue_that_goes_by_its_own_clock_would_be_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TransactionalEngine, "_now", lambda _: round(time.time() * 1e6))
+    assert simulate(straight(draw(100))).trace != simulate(skewed(draw(100))).trace
+
+
+# --- what is broken is found -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ablation", ALL, ids=lambda ablation: ablation.name)
+def test_what_is_broken_is_found(ablation: Ablation, shows: Evidence) -> None:
+    """First where it was found before; if the code has changed since then, from the beginning."""
+    result = find(ablation, [ablation.hint]) or find(ablation, range(FOUND_WITHIN))
+    assert result is not None, f"not found within {FOUND_WITHIN} seeds"
+    shows("SIM", f"found: {ablation.name}, seed", result.plan.seed, at_most=FOUND_WITHIN)
+    assert not simulate(result.plan, ablation.world).violations, "it is whole without"
+
+
+def test_a_failure_is_shortened() -> None:
+    ablation = BY_NAME["late operations are run"]
+    result = find(ablation, [ablation.hint]) or find(ablation, range(FOUND_WITHIN))
+    assert result is not None
+
+    def fails(plan: Plan) -> bool:
+        return bool(simulate(plan, ablation.world, ablation).violations)
+
+    small = shrink(result.plan, fails, most=60)
+    assert fails(small)
+    assert len(small.faults) < len(result.plan.faults)
+    assert len(small.jobs) + len(small.faults) < len(result.plan.jobs)
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_keeps_its_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.simulation.__main__._SKEWED", 1)
+    figures = tmp_path / "figures.json"
+    assert main(["--seeds", "24", "--json", str(figures)]) == 0
+    assert "24 of 24 seeds" in capsys.readouterr().out
+    kept = {(figure.fault, figure.what): figure.value for figure in load(figures)}
+    assert kept["SIM", "seeds"] == 24
+    assert kept["SIM", "worlds with a broken promise"] == 0
+    assert kept["F27", "traces that differ by it"] == 0
+    assert json.loads(figures.read_text())
+
+
+def test_the_command_shows_what_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--ablation", "delays are cut short", "--seeds", "5"]) == 0
+    told = capsys.readouterr().out
+    assert "BROKEN  early" in told
+    assert main(["--ablation", "delays are cut short", "--from", "0", "--seeds", "1"]) == 0
+    assert main(["--seed", "0"]) == 0
+    assert "every promise held" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "asked", [["--seeds", "0"], ["--ablation", "none of these"], ["--seed", "x"]]
+)
+def test_the_command_refuses_nonsense(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(asked)
+    assert refused.value.code == 2
+
+
+# --- the loop ----------------------------------------------------------------------------------
+
+
+def in_a_loop(work: Coroutine[Any, Any, Any], until: float = 10_000.0) -> Any:
+    loop = VirtualLoop(random.Random(0), until)
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+def test_an_hour_takes_no_time() -> None:
+    async def sleep() -> float:
+        await asyncio.sleep(3600.0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60.0):
+                await asyncio.Event().wait()
+        return asyncio.get_running_loop().time()
+
+    began = time.monotonic()
+    assert 3660.0 <= in_a_loop(sleep()) < 3660.1
+    assert time.monotonic() - began < 1.0
+
+
+def test_callbacks_come_in_order_and_timers_of_one_instant_in_any() -> None:
+    async def order() -> tuple[list[int], list[int]]:
+        loop, soon, later = asyncio.get_running_loop(), list[int](), list[int]()
+        for number in range(20):
+            loop.call_soon(soon.append, number)
+            loop.call_later(1.0, later.append, number)
+        await asyncio.sleep(2.0)
+        return soon, later
+
+    soon, later = in_a_loop(order())
+    assert soon == list(range(20))
+    assert later != soon
+    assert sorted(later) == soon
+
+
+def test_who_can_never_go_on_is_noticed() -> None:
+    waiting = asyncio.Event().wait()
+    with pytest.raises(Stuck, match="nobody can go on"):
+        in_a_loop(waiting)
+    waiting.close()
+
+
+def make_process() -> Process:
+    loop = asyncio.get_running_loop()
+    return Process(0, 0, 1, SkewedClock(loop, draw(0).skews[0]))
+
+
+async def note_each_second(notes: list[str]) -> None:
+    try:
+        while True:
+            await asyncio.sleep(1.0)
+            notes.append("alive")
+    finally:
+        notes.append("cleaned up")
+
+
+def test_the_dead_do_nothing_not_even_clean_up() -> None:
+    async def kill() -> list[str]:
+        process, notes = make_process(), list[str]()
+        task = start_in(process, note_each_second(notes), "p")
+        await asyncio.sleep(2.5)
+        process.die()
+        task.cancel()
+        del task
+        await asyncio.sleep(60.0)
+        seen = list(notes)
+        process.dead = False
+        process.remains[0].cancel()
+        await asyncio.wait(process.remains)
+        return seen
+
+    assert in_a_loop(kill()) == ["alive", "alive"]
+
+
+def test_who_was_stopped_goes_on_where_he_was() -> None:
+    async def stop() -> tuple[int, int]:
+        process, notes = make_process(), list[str]()
+        task = start_in(process, note_each_second(notes), "p")
+        await asyncio.sleep(2.5)
+        process.paused = True
+        await asyncio.sleep(60.0)
+        stopped = len(notes)
+        process.paused = False
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.go_on(process)
+        await asyncio.sleep(1.5)
+        task.cancel()
+        await asyncio.wait([task])
+        return stopped, len(notes)
+
+    assert in_a_loop(stop()) == (2, 5)
