@@ -315,6 +315,9 @@ _HINTS = {
     "drained while in flight": 7,
     "gates never open": 7,
     "answers are mixed up": 1,
+    "links after their page": 5,
+    "a turn after its checkpoint": 64,
+    "trimmed before written": 2,
 }
 ALL: Sequence[Ablation] = (
     _named("unfenced settle", "3", (settling, "settle", _settle_unfenced)),
