@@ -107,18 +107,19 @@ async def test_no_run_reaches_another(place: tuple[KeyValueStore, Look], shows: 
         after = await look()
         assert all(after[key] == value for key, value in before.items()), name
         owned[name] = {key: value for key, value in after.items() if key not in before}
-    compared = 0
+    compared, changed = 0, set()
     for name in NAMES:
         async with open_run(store, name) as queue:
             await _do_everything(queue)
         del owned[name]
         now = await look()
         for other, contents in owned.items():
-            assert {key: now.get(key) for key in contents} == contents, (name, other)
+            changed |= {(name, other) for key in contents if now.get(key) != contents[key]}
             compared += len(contents)
     shows("F59", "runs with awkward names beside each other", len(NAMES), at_least=25)
     shows("F59", "keys of others compared after all was done to one", compared, at_least=1_000)
-    shows("F59", "of them that had changed", 0, exactly=0)
+    assert not changed
+    shows("F59", "runs of which one had changed", len(changed), exactly=0)
 
 
 async def test_a_run_is_one_slot(redis_cluster: RedisCluster) -> None:
