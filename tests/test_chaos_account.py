@@ -323,9 +323,12 @@ def test_how_long_the_dead_were_mourned() -> None:
 
 
 def test_how_long_a_stop_took() -> None:
-    notes = [Note("told to stop", "w0.1", at, "") for at in (1.0, 2.0)]
-    assert stops([*notes, Note("gone", "w0.1", 3.0, "0")]) == [2.0]
-    assert stops([*notes, Note("gone", "w0.1", 3.0, "-9")]) == []
+    told = [Note("told to stop", "w0.1", at, "") for at in (10.0, 11.0)]
+    records = Records([], [*told, Note("gone", "w0.1", 12.0, "0")], [])
+    assert stops(records) == [2.0]
+    records.faults.append(Fault("full", 11.0, 11.5))
+    assert stops(records) == []
+    assert stops(Records([], [*told, Note("gone", "w0.1", 12.0, "-9")], [])) == []
 
 
 def test_percentiles() -> None:

@@ -14,12 +14,13 @@ from typing import Any
 
 from tests.chaos.conducting import Outcome, conduct
 from tests.chaos.figures import Figures
+from tests.chaos.poison import conduct_poison, show_poison
 from tests.chaos.scale import conduct_scale, show_scale
-from tests.chaos.tiers import LONG, SCALE, SHORT, Tier
+from tests.chaos.tiers import LONG, POISON, SCALE, SHORT, Tier
 from tests.evidence import Evidence
 
 HELD, BROKEN, BAD_USAGE = 0, 1, 2
-_TIERS = {"short": SHORT, "long": LONG, "scale": SCALE}
+_TIERS = {"short": SHORT, "long": LONG, "scale": SCALE, "poison": POISON}
 _EPILOG = """\
 tiers:
   short   5,000 requests in half a minute, 4 processes of 25 workers; at least 10 workers and 3
@@ -28,6 +29,7 @@ tiers:
           every 2 s, the server every 15 s, everything every 60 s; 5 minutes of flapping, 5 % of
           the replies lost, 1 % of the requests poison
   scale   1,000,000 queued; 1,000 workers in one process, then 20 processes and a kill a second
+  poison  12,000 requests without poison, and with some: what it costs the others
 
 exit codes:
   0  everything held
@@ -83,6 +85,9 @@ def _run_tier(
         if tier.name == "scale":
             outcome, scale = asyncio.run(conduct_scale(tier, store, seed, folder))
             _tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller.complain)
+        elif tier.name == "poison":
+            outcome, share = asyncio.run(conduct_poison(tier, store, seed, folder))
+            _tell(outcome, lambda: show_poison(outcome, share, teller.show), teller.complain)
         else:
             outcome = asyncio.run(conduct(tier, store, seed, folder))
             _tell(outcome, Figures(outcome, teller.show).all, teller.complain)
@@ -128,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--tier", choices=("short", "long", "scale"), default="short")
+    parser.add_argument("--tier", choices=tuple(_TIERS), default="short")
     parser.add_argument("--store", choices=("redis", "sqlite", "both"), default="both")
     parser.add_argument("--seed", type=int, help="as it was printed, to do the same again")
     parser.add_argument("--minutes", type=_minutes, help="another length, at the same pressure")

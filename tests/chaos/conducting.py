@@ -91,6 +91,7 @@ class Conductor:
 
     def worker(self, number: int, **other: Any) -> Orders:
         """What worker processes are told in their turn, but for what is ``other`` with them."""
+        tier = self.tier
 
         def orders(process: str, ledger: str) -> dict[str, Any]:
             usual = asdict(
@@ -98,12 +99,12 @@ class Conductor:
                     self.place.url,
                     ledger,
                     process,
-                    self.tier.workers,
-                    self.tier.options,
+                    tier.workers,
+                    tier.options,
                     seed=_seed(self.seed, process),
-                    cancels=self.tier.cancels,
+                    cancels=tier.cancels,
                     releases=_RELEASES,
-                    stranger=number % 2 == 1,
+                    stranger=number < tier.strangers,
                 )
             )
             return {**usual, **other}

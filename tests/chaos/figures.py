@@ -159,7 +159,7 @@ class Figures:
         self._nothing_lost(row)
 
     def stopped(self) -> None:
-        took = stops(self._records.notes)
+        took = stops(self._records)
         self._show("F54", "processes stopped under load", len(took), at_least=1)
         self._show_time("F54", "slowest stop", worst(took), _GRACE + 1.0)
         self._nothing_lost("F54")

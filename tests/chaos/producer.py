@@ -6,16 +6,18 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_fetcher_core.core import Entry
+from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.queue import KVStoreQueue
 from tests.chaos.cancelling import Fate
 from tests.chaos.ledger import Call, Pen, Reader
 from tests.chaos.names import children_of, is_poison, make_name, number_of
-from tests.chaos.worker import open_chaos
+from tests.chaos.worker import open_chaos, until_open
 
 _PAUSE = 0.05
 _LANES = 7
@@ -85,16 +87,23 @@ class Producer:
         self._standing = _read_standing(Path(orders.ledger))
 
     async def run(self) -> int:
-        async with open_chaos(self._orders.url, self._orders.options, lambda _: None) as queue:
-            self._pen.note("born")
-            for names in self._standing.doubtful:
-                await self._bring(queue, names)
-            begun, before = time.monotonic(), self._standing.accepted
-            while self._standing.accepted < self._orders.share:
-                await self._bring(queue, self._next_batch())
-                due = begun + (self._standing.accepted - before) / self._orders.rate
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
+        queue = open_chaos(self._orders.url, self._orders.options, lambda _: None)
+        await until_open(queue)
+        try:
+            await self._bring_all(queue)
+        finally:
+            with suppress(StoreUnavailable):
+                await queue.close()
         return 0
+
+    async def _bring_all(self, queue: KVStoreQueue) -> None:
+        for names in self._standing.doubtful:
+            await self._bring(queue, names)
+        begun, before = time.monotonic(), self._standing.accepted
+        while self._standing.accepted < self._orders.share:
+            await self._bring(queue, self._next_batch())
+            due = begun + (self._standing.accepted - before) / self._orders.rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     def _next_batch(self) -> list[str]:
         """Numbers of one thousand, so that all of them have keys or none has."""

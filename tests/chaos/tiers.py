@@ -33,6 +33,9 @@ class Tier:
     fill_every: float = 0.0
     fill_for: float = 1.5
     flap_for: float = 0.0
+    # So many processes are as if on hosts of their own: only their silence tells that they died.
+    # Where processes live for less than a lease lasts, there is nobody to notice a silence.
+    strangers: int = 0
     max_deaths: int = 5
     # What bounds in time are multiplied by: a short run has few chances on a busy machine.
     slack: float = 1.0
@@ -80,6 +83,7 @@ SHORT = Tier(
     all_every=17.0,
     fill_every=11.0,
     flap_for=3.0,
+    strangers=2,
     slack=3.0,
 )
 LONG = Tier(
@@ -116,6 +120,23 @@ SCALE = Tier(
     longest_work=0.25,
     batch=1_000,
     kill_every=1.0,
+    strangers=10,
+)
+
+POISON = Tier(
+    "poison",
+    requests=12_000,
+    processes=4,
+    workers=25,
+    producers=1,
+    seconds=4.0,
+    lease_ttl=3.0,
+    shortest_work=0.1,
+    longest_work=0.3,
+    loss=0.0,
+    batch=200,
+    kill_every=0.0,
+    poison_every=2_400,
 )
 
 

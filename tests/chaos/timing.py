@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tests.chaos.explaining import Chronicle
-from tests.chaos.ledger import Call, Fault, Note, Records
+from tests.chaos.ledger import Call, Fault, Records
 
 # After the server answers again, its clients need a moment to notice.
 RECOVERY = 2.0
@@ -79,16 +79,23 @@ def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[f
     ]
 
 
-def stops(notes: Iterable[Note]) -> list[float]:
-    """From the first word to a process that it should stop until it was gone."""
+def stops(records: Records) -> list[float]:
+    """From the first word to a process that it should stop until it was gone.
+
+    Who is told so while the store is away cannot say goodbye to it, and is left out.
+    """
     told: dict[str, float] = {}
-    took: list[float] = []
-    for note in sorted(notes, key=lambda note: note.at):
+    took: list[tuple[float, float]] = []
+    for note in sorted(records.notes, key=lambda note: note.at):
         if note.kind == "told to stop":
             told.setdefault(note.process, note.at)
         elif note.kind == "gone" and note.process in told and note.about == "0":
-            took.append(note.at - told[note.process])
-    return took
+            took.append((told[note.process], note.at))
+    return [
+        gone - told
+        for told, gone in took
+        if not overlaps(told - RECOVERY, gone, records.faults, RECOVERY)
+    ]
 
 
 def last_trouble(records: Records) -> float:

@@ -9,11 +9,13 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_fetcher_core.core import Entry
+from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.events import (
     ConsumerReaped,
     Event,
@@ -61,6 +63,14 @@ def open_chaos(url: str, options: Mapping[str, Any], subscriber: Any) -> KVStore
     )
 
 
+async def until_open(queue: KVStoreQueue) -> None:
+    """However long the store is away."""
+    while True:
+        with suppress(StoreUnavailable):
+            await queue.open_session()
+            return
+
+
 class Worker:
     def __init__(self, orders: WorkerOrders) -> None:
         self._orders = orders
@@ -72,10 +82,16 @@ class Worker:
 
     async def run(self) -> int:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop)
-        async with open_chaos(self._orders.url, self._orders.options, self._hear) as queue:
+        queue = open_chaos(self._orders.url, self._orders.options, self._hear)
+        await until_open(queue)
+        try:
             await self._introduce(queue)
             await self._work_until_stopped(queue)
             self._pen.note("closing")
+        finally:
+            # Who cannot say goodbye goes without; what it held is found by its silence.
+            with suppress(StoreUnavailable):
+                await queue.close()
         self._pen.note("closed")
         return 0
 
