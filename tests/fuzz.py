@@ -29,6 +29,7 @@ HELD, BROKEN = 0, 1
 FACTOR = 4.0
 # As Hypothesis has told it in one version and another.
 _EXAMPLES = re.compile(r"(\d+) passing(?: examples?)?, (\d+) failing")
+_STATISTICS = "= Hypothesis Statistics ="
 _GLANCE = 0.5
 # What a round may take beyond the time that is left.
 _LENIENCE = 300.0
@@ -128,7 +129,9 @@ def _judged(code: int | None, said: str, seed: int) -> Round:
     if code == 0:
         return Round(examples)
     why = "did not end" if code is None else f"ended with {code}"
-    return Round(examples, f"the round with --hypothesis-seed={seed} {why}:\n{said[-6_000:]}")
+    # The statistics are for counting, and very long.
+    told = said.partition(_STATISTICS)[0] or said
+    return Round(examples, f"the round with --hypothesis-seed={seed} {why}:\n{told[-6_000:]}")
 
 
 def _conclude(rounds: list[Round], figures: Path | None) -> None:

@@ -24,8 +24,8 @@ def test_bad_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_examples_are_counted_and_failures_told() -> None:
     said = "- 150 passing examples, 0 failing examples, 3 invalid examples\n- 1 passing, 1 failing"
     assert fuzz._judged(0, said, 7) == fuzz.Round(152)
-    failed = fuzz._judged(1, f"{said}\nFalsifying example: x=1", 7)
-    assert failed.examples == 152
+    failed = fuzz._judged(1, f"Falsifying example: x=1\n= Hypothesis Statistics =\n{said * 999}", 7)
+    assert failed.examples == 152 * 999
     assert failed.failure is not None
     assert "--hypothesis-seed=7 ended with 1" in failed.failure
     assert "Falsifying example" in failed.failure
