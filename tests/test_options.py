@@ -73,6 +73,29 @@ def test_some_durations_cannot_be_zero(name: str) -> None:
         QueueOptions(**cast("Any", {name: 0.0}))
 
 
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_largest_count_that_can_be(name: str) -> None:
+    largest = 2**31 - 1
+    assert getattr(QueueOptions(**cast("Any", {name: largest})), name) == largest
+    with pytest.raises(ConfigurationError, match=f"{name} .* to 2147483647, not 2147483648"):
+        QueueOptions(**cast("Any", {name: largest + 1}))
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+def test_the_longest_duration_that_can_be(name: str) -> None:
+    ten_years = 10 * 365 * 86_400
+    assert getattr(QueueOptions(**cast("Any", {name: ten_years})), name) == ten_years
+    with pytest.raises(ConfigurationError, match=f"{name} .* at most 3.1536e"):
+        QueueOptions(**cast("Any", {name: ten_years + 1}))
+
+
+@pytest.mark.parametrize("name", ["lane_interval", "ageing_step", "dead_retention"])
+def test_some_durations_can_be_zero(name: str) -> None:
+    assert getattr(QueueOptions(**cast("Any", {name: 0})), name) == 0
+    with pytest.raises(ConfigurationError, match=f"{name} must be .* from 0 up, at most"):
+        QueueOptions(**cast("Any", {name: -1}))
+
+
 @pytest.mark.parametrize("on_full", ["", "drop", None, True])
 def test_what_to_do_when_full(on_full: Any) -> None:
     with pytest.raises(ConfigurationError, match="on_full"):
@@ -86,7 +109,9 @@ def test_fair_or_not(fair: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "labels", [{"x": 9}, {"x": 0}, {"x": "high"}, {5: Priority.LOW}, ["high"], None], ids=repr
+    "labels",
+    [{"x": 9}, {"x": 0}, {"x": True}, {"x": "high"}, {5: Priority.LOW}, ["high"], None],
+    ids=repr,
 )
 def test_labels_that_cannot_be(labels: Any) -> None:
     with pytest.raises(ConfigurationError, match="labels"):

@@ -94,6 +94,32 @@ def test_other_bytes_are_refused_or_are_a_record(raw: bytes) -> None:
     assert record.encode() == raw
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda raw: raw[:39], "39 bytes are too few for a record"),
+        (lambda raw: b"\x02" + raw[1:], "the header is not one of a record"),
+        (lambda raw: raw[:1] + b"\x02" + raw[2:], "the header is not one of a record"),
+        (lambda raw: raw[:2] + b"\x00" + raw[3:], "the header is not one of a record"),
+        (lambda raw: raw[:2] + b"\x07" + raw[3:], "the header is not one of a record"),
+        (lambda raw: raw + b"x", "the lengths do not add up"),
+        (lambda raw: raw[:-1], "the lengths do not add up"),
+        (lambda raw: raw[:-1] + b"x", "the checksum does not match"),
+        (lambda raw: raw[:40] + b"x" + raw[41:], "the checksum does not match"),
+    ],
+)
+def test_what_is_wrong_is_said(damage: Callable[[bytes], bytes], said: str) -> None:
+    with pytest.raises(CorruptRecord, match=f"^{said}$"):
+        decode(damage(Record(b"id", b"lane", b"key", 3, b"body").encode()))
+
+
+def test_a_record_of_nothing_but_its_header_is_one() -> None:
+    empty = Record(b"", b"", b"", 1, b"")
+    assert len(empty.encode()) == HEADER.size
+    assert decode(empty.encode()) == empty
+    assert is_whole(empty.encode())
+
+
 @given(records, st.data())
 def test_a_turned_bit_is_noticed_where_it_matters(record: Record, data: st.DataObject) -> None:
     raw = record.encode()

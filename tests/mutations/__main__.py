@@ -1,7 +1,7 @@
 """Change the code in one place at a time: does a test notice?
 
 Mutates the pure modules and the queue over memory with mutmut, and runs for each mutant the tests
-that reach it and need no server, until one fails, ten seconds of them at most. Prints those that
+that reach it and need no server, until one fails, a few seconds of them at most. Prints those that
 no test noticed. Those of
 tests/mutations/equivalent.toml are counted apart: they change nothing anybody may rely on.
 

@@ -25,13 +25,14 @@ HERE = Path()
 class Session:
     """The plugin that takes the place of pytest's loop over the tests."""
 
-    def __init__(self, mutants: list[Mutant], processes: int) -> None:
+    def __init__(self, mutants: list[Mutant], processes: int, seconds: float) -> None:
         self._mutants = mutants
+        self._seconds = seconds
         self._processes = processes
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        reach = Reach()
+        reach = Reach(self._seconds)
         trials = Trials(reach, self._processes, lambda mutant: verdicts.note(HERE, mutant))
         try:
             reach.explore(session.items)
@@ -52,7 +53,8 @@ def main(group_name: str, processes: str, *modules: str) -> int:
     options = ["-q", "-s", "--basetemp=tmp", "-o", "tmp_path_retention_policy=none"]
     for plugin in ("tests.mutations.selection", "no:xdist", "no:cacheprovider"):
         options += ["-p", plugin]
-    return int(pytest.main([*options, *group.tests], plugins=[Session(mutants, int(processes))]))
+    session = Session(mutants, int(processes), group.seconds)
+    return int(pytest.main([*options, *group.tests], plugins=[session]))
 
 
 def judged(mutants: list[Mutant], before: list[Mutant]) -> list[Mutant]:

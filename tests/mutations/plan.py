@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
 PACKAGE = "data_fetcher_core"
@@ -15,16 +15,20 @@ def path_of(module: str) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Modules that the same tests look after: what a mutant costs is the tests it survives."""
+    """Modules that the same tests look after.
+
+    What a mutant costs is the tests it survives: ``seconds`` of them at most.
+    """
 
     name: str
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    seconds: float = 5.0
 
     def only(self, patterns: Iterable[str]) -> Group:
         """The part of it that is asked for by names such as ``retry`` or ``queue.*``."""
         chosen = [m for m in self.modules if any(fnmatch(m, pattern) for pattern in patterns)]
-        return Group(self.name, tuple(chosen), self.tests)
+        return replace(self, modules=tuple(chosen))
 
 
 def _in(folder: str, names: str) -> tuple[str, ...]:

@@ -12,8 +12,6 @@ from _pytest.runner import runtestprotocol
 from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.state import state
 
-# Seconds of tests that a mutant may survive before it counts as a survivor.
-BUDGET = 10.0
 _PATIENCE, _SLACK = 15.0, 10.0
 # Whoever breaks something is found out here, so these come earlier than their length would say.
 STRONG = ("test_conformance.py", "test_kit_catches.py")
@@ -37,10 +35,14 @@ def first_failure(
 
 
 class Reach:
-    def __init__(self) -> None:
+    """``budget`` is how many seconds of tests a mutant may survive before it is a survivor."""
+
+    def __init__(self, budget: float) -> None:
+        self._budget = budget
         # How much of the processor each test needs, and how long it takes.
         self._seconds: dict[str, float] = {}
         self._durations: dict[str, float] = {}
+        self._breadths: dict[str, int] = {}
         self._reaching: defaultdict[str, list[pytest.Item]] = defaultdict(list)
         self._kills: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
@@ -53,17 +55,18 @@ class Reach:
                 raise TestFailed(failure)
             self._seconds[item.nodeid] = time.process_time() - started
             self._durations[item.nodeid] = time.monotonic() - began
+            self._breadths[item.nodeid] = len(state()._stats)
             for function in state()._stats:
                 self._reaching[function].append(item)
         set_mutant_under_test("")
 
     def tests_for(self, function: str) -> list[pytest.Item]:
-        """Those that found mutants of it before, and then the quickest."""
+        """Those that found mutants of it before, and then the quickest and most particular."""
         kills = self._kills[function]
 
         def turn(item: pytest.Item) -> tuple[int, float]:
-            seconds = self._seconds[item.nodeid]
-            return -kills[item.nodeid], seconds / 100 if _is_strong(item) else seconds
+            cost = self._seconds[item.nodeid] * self._breadths[item.nodeid]
+            return -kills[item.nodeid], cost / 100 if _is_strong(item) else cost
 
         return list(self._within_budget(sorted(self._reaching[function], key=turn)))
 
@@ -78,7 +81,7 @@ class Reach:
         spent = 0.0
         for item in items:
             spent += self._seconds[item.nodeid]
-            if spent > BUDGET:
+            if spent > self._budget:
                 return
             yield item
 
