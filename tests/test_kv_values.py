@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from data_fetcher_core.errors import StoreCorrupt, ValidationError
+from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.values import (
     check_limit,
     check_ttl,
@@ -15,6 +16,7 @@ from data_fetcher_core.kv_store.values import (
     encode_text,
     encode_value,
 )
+from data_fetcher_core.testing import ManualClock
 
 
 def refused(said: str) -> Any:
@@ -79,3 +81,16 @@ def test_a_limit(given: int | None, taken: int | None) -> None:
 def test_no_limit(limit: Any) -> None:
     with refused(f"limit must be a whole number or None, not {limit!r}"):
         check_limit(limit)
+
+
+async def test_a_store_may_forget_all_that_it_is_given_after_a_while() -> None:
+    clock = ManualClock()
+    store = MemoryStore(default_ttl=5.0, clock=clock)
+    await store.put("a", 1)
+    await store.put("b", 2, ttl=9.0)
+    clock.advance(4.0)
+    assert (await store.get("a"), await store.get("b")) == (1, 2)
+    clock.advance(1.0)
+    assert (await store.get("a"), await store.get("b")) == (None, 2)
+    with refused("ttl must be"):
+        MemoryStore(default_ttl=0.0)

@@ -5,7 +5,10 @@ Whoever changes one of these changes the layout, and what was stored before is l
 
 from __future__ import annotations
 
+import pytest
+
 from data_fetcher_core.core import Failure
+from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.queue.engine import (
     Addition,
@@ -50,6 +53,8 @@ def test_a_record() -> None:
     assert record.encode() == raw
     assert decode(raw) == record
     assert unpack_failures(history) == failures
+    assert pack_failures(()) == b""
+    assert unpack_failures(b"") == ()
 
 
 def test_the_keys_of_an_ordered_store() -> None:
@@ -104,6 +109,8 @@ def test_the_keys_of_redis() -> None:
     ]
     assert (keys.leased(b"c"), keys.wake(b"l")) == (run + b"leased:c", run + b"wake:l")
     assert op_slot(b"c", "add") == b"c:add"
+    with pytest.raises(ConfigurationError, match=r"^namespace must be a non-empty string$"):
+        Keys("p:", "")
 
 
 def test_the_state_of_a_lane_and_of_a_queue() -> None:

@@ -15,6 +15,7 @@ from data_fetcher_core.errors import (
     ValidationError,
 )
 from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue.ordering import Head, choose
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.evidence import Evidence
@@ -75,6 +76,12 @@ def _check_pair(
         return
     assert waiting != 6, "CRITICAL comes first"
     assert served_at - waiting_at <= (served - waiting) * step or in_order
+
+
+def test_at_one_instant_the_higher_priority_goes_first() -> None:
+    heads = [Head(priority, 7) for priority in (2, 5, 1)]
+    assert choose(heads, 0, 0, 0) == Head(5, 7)
+    assert choose([*heads, Head(1, 6)], 0, 0, 0) == Head(1, 6)
 
 
 async def test_a_flood_of_high_priority_does_not_starve_the_low(

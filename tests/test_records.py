@@ -181,10 +181,11 @@ def test_a_failure_in_words_that_cannot_be_written() -> None:
     assert kept.message == "lone ? surrogate"
 
 
-@pytest.mark.parametrize("history", [b"\xff", b"5", b"[5]", b"[[1]]", b'[["a","b","c"]]', b"{}"])
+@pytest.mark.parametrize(
+    "history", [b"\xff", b"5", b"[5]", b"[[1]]", b'[["a","b","c"]]', b'{"a":1}', b"[" * 200]
+)
 def test_a_history_that_cannot_be_read_is_told_as_such(history: bytes) -> None:
-    (failure, *_) = unpack_failures(history) or [Failure("unreadable", "", 0.0)]
-    assert failure.kind == "unreadable"
+    assert unpack_failures(history) == (Failure("unreadable", repr(history[:80]), 0.0),)
 
 
 # --- damaged in a store ------------------------------------------------------------------------
