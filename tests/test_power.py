@@ -16,10 +16,18 @@ from tests.power.account import Due, Found, wrong_with
 from tests.power.campaign import BROKEN, FAULT, run, show
 from tests.power.cuts import cuts
 from tests.power.disk import SECTOR, Disk, Fate, File
-from tests.power.events import Link, OnDisk, Sync, SyncDirectory, Truncate, Trying, Unlink, Write
+from tests.power.events import (
+    Link,
+    OnDisk,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    Trying,
+    Unlink,
+    Write,
+)
 from tests.power.fates import WAYS, cut
 from tests.power.record import Record, record
-from tests.power.trace import TraceError, as_bytes, calls
 from tests.power.verdict import Judge, Outcome
 from tests.power.wal_race import Looker, race, run_writers
 
@@ -48,7 +56,7 @@ async def test_what_is_broken_on_purpose_is_found_out(broken: str, shows: Eviden
 
 async def test_a_power_cut_after_syncs_that_failed(shows: Evidence) -> None:
     """At these moments a store that trusts the next sync loses what it acknowledged."""
-    made, judge = record(3, "FULL", failing="8..11"), Judge(may_undo=False)
+    made, judge = record(3, "FULL", failing=range(8, 12)), Judge(may_undo=False)
     failed = [event for event in made.events if isinstance(event, Sync) and event.failed]
     assert len(failed) > 3
     verdicts = [await judge.judge(one) for one in cuts(made, 60)]
@@ -170,33 +178,6 @@ def test_names_are_durable_with_their_directory() -> None:
 def _do(disk: Disk, *events: OnDisk) -> None:
     for event in events:
         disk.do(event)
-
-
-# --- the trace -----------------------------------------------------------------------------------
-
-
-def test_calls_that_overlap_are_put_together() -> None:
-    lines = [
-        "7 fdatasync(4 <unfinished ...>\n",
-        '8 pwrite64(5, "\\x61\\x62", 2, 10) = 2\n',
-        "7 <... fdatasync resumed>)              = 0\n",
-        '8 unlink("\\x2f\\x78") = -1 ENOENT (No such file or directory)\n',
-        "7 +++ exited with 0 +++\n",
-    ]
-    write, sync = calls(lines)
-    assert (write.name, as_bytes(write.args[1]), write.result) == ("pwrite64", b"ab", 2)
-    assert (sync.name, sync.args, sync.ticket < write.ticket) == ("fdatasync", ("4",), True)
-
-
-@pytest.mark.parametrize("line", ["what is this", '7 write(3, "\\x61"..., 2'])
-def test_a_trace_that_is_not_understood_is_refused(line: str) -> None:
-    with pytest.raises(TraceError):
-        list(calls([line]))
-
-
-def test_a_text_that_was_shortened_is_refused() -> None:
-    with pytest.raises(TraceError, match="no whole text"):
-        as_bytes('"\\x61\\x62"...')
 
 
 # --- two processes at the log --------------------------------------------------------------------

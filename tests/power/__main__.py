@@ -1,16 +1,17 @@
 """Cut the power of a SQLite store at any write, and see what the next start finds.
 
 A real workload (enqueue, lease, settle with children and checkpoints, retry, bury, sweep, crash,
-reopen) runs under strace, which sees every write, sync, truncation and renaming. The record is cut
-off after each of them: what was synced is there, everything else may be there, missing, torn or in
-another order. The files are then opened by the real store and queue. A tenth as many cuts again
-follow on syncs that failed, which the system reports once and then forgets.
+reopen) is traced: every write, sync, truncation and renaming is recorded. That needs Linux and
+Python only, and no privilege. The record is cut off after each of them: what was synced is there,
+everything else may be there, missing, torn or in another order. The files are then opened by the
+real store and queue. A tenth as many cuts again follow on syncs that failed, which the system
+reports once and then forgets.
 
 FULL must have everything that was acknowledged. NORMAL must be as it was after some commit.
 Nothing may be corrupt, half-done, or refused though it is sound. Stores and disks that are broken
 on purpose must be found out, or the check itself is worth nothing.
 
-exit codes: 0 it held, 1 a promise was broken, 2 bad usage or no strace
+exit codes: 0 it held, 1 a promise was broken, 2 bad usage, or a machine it cannot record on
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -35,7 +35,7 @@ from tests.power.campaign import (
     show,
     show_failing,
 )
-from tests.power.trace import NO_STRACE
+from tests.power.machine import this_machine
 from tests.power.wal_race import race
 
 _FOR_ONE_ABLATION = 200
@@ -82,9 +82,16 @@ def _options(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.cuts < 1 or options.minutes <= 0:
         parser.error("--cuts and --minutes must be positive")
-    if not options.wal_race and shutil.which("strace") is None:
-        parser.error(NO_STRACE)
+    if not options.wal_race:
+        _check_machine(parser)
     return options
+
+
+def _check_machine(parser: argparse.ArgumentParser) -> None:
+    try:
+        this_machine()
+    except NotImplementedError as missing:
+        parser.error(str(missing))
 
 
 async def _cut_power(options: argparse.Namespace, shows: Evidence) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.evidence import Evidence
 from tests.power.cuts import Cut, cuts
 from tests.power.record import Record, record
+from tests.power.trace import NONE
 from tests.power.verdict import Judge, Outcome, Verdict
 
 FAULT = "F45"
@@ -73,7 +74,7 @@ async def run(
     most = min(_PER_RECORD, max(100, wanted // 3))
     while tally.cuts < wanted:
         number = seed + tally.records
-        failing = _failing(number) if broken == FAILING else ""
+        failing = _failing(number) if broken == FAILING else NONE
         recorded = record(number, synchronous, broken=broken, failing=failing)
         tally.begin(recorded)
         for cut in cuts(recorded, most, ignore_syncs=broken == "lying disk"):
@@ -82,11 +83,11 @@ async def run(
     return tally
 
 
-def _failing(seed: int) -> str:
+def _failing(seed: int) -> range:
     """Which syncs of each thread fail: a few in a row, early enough to be reached."""
     dice = random.Random(seed)
     first = dice.randint(6, 25)
-    return f"{first}..{first + dice.randint(0, 6)}"
+    return range(first, first + dice.randint(0, 6) + 1)
 
 
 def show_failing(shows: Evidence, tally: Tally, wanted: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
+import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -25,13 +28,12 @@ from tests.power.events import (
     Unlink,
     Write,
 )
-from tests.power.trace import UNEXPECTED, Call, TraceError, as_bytes, calls, run_traced
+from tests.power.trace import NONE, UNEXPECTED, Call, TraceError, run_traced
 from tests.power.workload import EMPTY
 
 NOTES = "notes"
 _DIRECTORY = -1
 _PASSING = "-shm"
-_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Record:
 
 
 def record(
-    seed: int, synchronous: str, *, broken: str = "", failing: str = "", steps: int = 60
+    seed: int, synchronous: str, *, broken: str = "", failing: range = NONE, steps: int = 60
 ) -> Record:
     """Run the workload on an empty directory, in memory where there is one."""
     with tempfile.TemporaryDirectory(dir=memory_directory(), prefix="power-") as place:
@@ -63,12 +65,15 @@ def record(
         options = {"seed": seed, "synchronous": synchronous, "steps": steps, "broken": broken}
         what = [str(directory), str(Path(place, NOTES)), json.dumps(options)]
         command = [sys.executable, "-m", "tests.power.workload", *what]
-        run_traced(["env", f"PYTHONPATH={_ROOT}", *command], trace, failing=failing)
-        with trace.open() as lines:
-            events = list(_Reader(directory, Path(place, NOTES)).events(calls(lines)))
+        calls = run_traced(command, output=trace, failing=failing)
+        events = list(Reader(directory, Path(place, NOTES)).events(calls))
         _check_whole(events, directory)
-    name = " ".join(filter(None, (synchronous, broken, failing, str(seed))))
+    name = " ".join(filter(None, (synchronous, broken, _told(failing), str(seed))))
     return Record(name, events)
+
+
+def _told(failing: range) -> str:
+    return f"{failing.start}..{failing.stop - 1}" if failing else ""
 
 
 def _check_whole(events: list[Event], directory: Path) -> None:
@@ -96,13 +101,13 @@ class _Open:
 
 
 @dataclass
-class _Reader:
+class Reader:
     directory: Path
     notes: Path
     _open: dict[int, _Open] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _passing: set[int] = field(default_factory=set)
-    # For each file the tickets of the calls that changed it.
+    # For each file when the calls that changed it had ended.
     _changes: dict[int, list[int]] = field(default_factory=dict)
     _notes_at: int | None = None
 
@@ -112,13 +117,13 @@ class _Reader:
 
     def _events_of(self, call: Call) -> Iterator[Event]:
         match call.name:
-            case "openat":
+            case "open" | "openat":
                 yield from self._opened(call)
             case "close":
-                self._open.pop(int(call.args[0]), None)
-                self._notes_at = None if int(call.args[0]) == self._notes_at else self._notes_at
-            case "write" if int(call.args[0]) == self._notes_at:
-                yield said(as_bytes(call.args[1]))
+                self._open.pop(call.number(0), None)
+                self._notes_at = None if call.number(0) == self._notes_at else self._notes_at
+            case "write" if call.number(0) == self._notes_at:
+                yield said(call.data(1))
             case "write" | "pwrite64":
                 yield from self._written(call)
             case "ftruncate":
@@ -133,17 +138,17 @@ class _Reader:
                 self._refuse(call)
 
     def _opened(self, call: Call) -> Iterator[Event]:
-        path, flags = Path(call.text(1)), call.args[2].split("|")
+        path, flags = call.path(-2), call.number(-1)
         self._open.pop(call.result, None)
         if path == self.notes:
             self._notes_at = call.result
-        elif path == self.directory and "O_TMPFILE" not in flags:  # which makes a nameless file
+        elif path == self.directory and flags & os.O_TMPFILE != os.O_TMPFILE:  # a nameless file
             self._open[call.result] = _Open(_DIRECTORY)
         elif path.parent == self.directory:
             yield from self._found_or_made(path.name, flags, call)
 
-    def _found_or_made(self, name: str, flags: list[str], call: Call) -> Iterator[Event]:
-        if "O_APPEND" in flags:
+    def _found_or_made(self, name: str, flags: int, call: Call) -> Iterator[Event]:
+        if flags & os.O_APPEND:
             raise TraceError(f"{name} was opened to append")
         new = name not in self._names
         file = self._names.setdefault(name, len(self._changes))
@@ -154,66 +159,72 @@ class _Reader:
                 self._passing.add(file)
             else:
                 yield Link(name, file)
-        elif "O_TRUNC" in flags and file not in self._passing:
-            self._changes[file].append(call.ticket)
+        elif flags & os.O_TRUNC and file not in self._passing:
+            self._changes[file].append(call.ended)
             yield Truncate(file, 0)
 
     def _written(self, call: Call) -> Iterator[Event]:
         if (opened := self._ours(call)) is None:
             return
-        data = as_bytes(call.args[1])[: call.result]
-        at = int(call.args[3]) if call.name == "pwrite64" else opened.at
+        data = call.data(1)[: call.result]
+        at = call.number(3) if call.name == "pwrite64" else opened.at
         if call.name == "write":
             opened.at += call.result
-        self._changes[opened.file].append(call.ticket)
+        self._changes[opened.file].append(call.ended)
         yield Write(opened.file, at, data)
 
     def _truncated(self, call: Call) -> Iterator[Event]:
         if (opened := self._ours(call)) is not None:
-            self._changes[opened.file].append(call.ticket)
-            yield Truncate(opened.file, int(call.args[1]))
+            self._changes[opened.file].append(call.ended)
+            yield Truncate(opened.file, call.number(1))
 
     def _synced(self, call: Call) -> Iterator[Event]:
-        opened = self._open.get(int(call.args[0]))
+        opened = self._open.get(call.number(0))
         if opened is not None and opened.file == _DIRECTORY:
             yield from () if call.result else [SyncDirectory()]
         elif (opened := self._ours(call)) is not None:
-            before = [ticket for ticket in self._changes[opened.file] if ticket < call.ticket]
+            before = [ended for ended in self._changes[opened.file] if ended < call.begun]
             yield Sync(opened.file, len(before), failed=call.result != 0)
 
     def _unlinked(self, call: Call) -> Iterator[Event]:
-        path = Path(call.text(0 if call.name == "unlink" else 1))
+        path = call.path(-1)
         if path.parent == self.directory:
             file = self._names.pop(path.name)
             if file not in self._passing:
                 yield Unlink(path.name)
 
     def _renamed(self, call: Call) -> Iterator[Event]:
-        old, new = (Path(call.text(at)) for at in ((0, 1) if call.name == "rename" else (1, 3)))
+        old, new = call.path(0 if call.name == "rename" else 1), call.path(-1)
         if self.directory in {old.parent, new.parent}:
             file = self._names[new.name] = self._names.pop(old.name)
             yield Link(new.name, file, instead_of=old.name)
 
     def _ours(self, call: Call) -> _Open | None:
-        opened = self._open.get(int(call.args[0]))
+        opened = self._open.get(call.number(0))
         return None if opened is None or opened.file in self._passing else opened
 
     def _refuse(self, call: Call) -> None:
         """An error where it means a file of ours."""
-        assert call.name in UNEXPECTED.split(","), call.name
-        if call.name == "mmap":
-            if "MAP_SHARED" in call.args[3] and "PROT_WRITE" in call.args[2]:
-                self._refuse_descriptor(call, call.args[4])
-            return
-        for arg in call.args:
-            if arg.startswith('"') and as_bytes(arg).startswith(bytes(self.directory)):
-                raise TraceError(f"a change that is not understood: {call.name} {as_bytes(arg)!r}")
-            self._refuse_descriptor(call, arg)
-
-    def _refuse_descriptor(self, call: Call, arg: str) -> None:
-        opened = self._open.get(int(arg)) if arg.isdigit() else None
-        if opened is not None and opened.file not in self._passing:
+        if _may_change(call) and (call.name == "io_uring_setup" or self._means_ours(call)):
             raise TraceError(f"a change that is not understood: {call}")
+
+    def _means_ours(self, call: Call) -> bool:
+        given = list(zip(UNEXPECTED[call.name], call.args, strict=True))
+        paths = [call.path(at) for at, (kind, _) in enumerate(given) if kind == "p"]
+        opened = [self._open.get(int(value)) for kind, value in given if kind == "d"]
+        return any(path.is_relative_to(self.directory) for path in paths) or any(
+            one is not None and one.file not in self._passing for one in opened
+        )
+
+
+def _may_change(call: Call) -> bool:
+    """Locks do not, nor does memory that is private or for reading."""
+    match call.name:
+        case "mmap":
+            return bool(call.number(3) & mmap.MAP_SHARED and call.number(2) & mmap.PROT_WRITE)
+        case "fcntl":
+            return call.number(1) in (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC)
+    return True
 
 
 def said(note: bytes) -> Said:

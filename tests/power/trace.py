@@ -1,4 +1,4 @@
-"""A process under strace: what it asked of the files in one directory, in order.
+"""A process that is traced: what it asked of the files in one directory, in order.
 
 Nothing of the process is changed or replaced. What could write to a file unseen (shared memory,
 copies inside the kernel) stops the reading with an error, except for ``-shm``, which SQLite makes
@@ -7,108 +7,77 @@ anew after a crash.
 
 from __future__ import annotations
 
-import re
-import shutil
+import json
+import os
+import pickle
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-NO_STRACE = "strace is needed to record what goes to disk: apt-get install strace"
-
-_FILES = "openat,close,unlink,unlinkat,rename,renameat,renameat2"
-_CHANGES = "write,pwrite64,ftruncate,fsync,fdatasync"
+# What a call is given: d a descriptor, p a path, b bytes whose number comes next, n a number.
+UNDERSTOOD = {
+    "open": "pn", "openat": "dpn", "close": "d", "unlink": "p", "unlinkat": "dp",
+    "rename": "pp", "renameat": "dpdp", "renameat2": "dpdp",
+    "write": "dbn", "pwrite64": "dbnn", "ftruncate": "dn", "fsync": "d", "fdatasync": "d",
+}  # fmt: skip
 # Not understood here: an error where one of our files is meant.
-UNEXPECTED = (
-    "open,creat,openat2,truncate,writev,pwritev,pwritev2,fallocate,sync_file_range,link,linkat,"
-    "symlink,symlinkat,dup,dup2,dup3,copy_file_range,sendfile,splice,mmap,io_uring_setup"
-)
+UNEXPECTED = {
+    "creat": "p", "openat2": "dp", "mkdir": "p", "mkdirat": "dp", "truncate": "p",
+    "link": "pp", "linkat": "dpdp", "symlink": "pp", "symlinkat": "pdp",
+    "writev": "d", "pwritev": "d", "pwritev2": "d", "fallocate": "d", "sync_file_range": "d",
+    "dup": "d", "dup2": "dd", "dup3": "dd", "copy_file_range": "dnd", "splice": "dnd",
+    "fcntl": "dn", "sendfile": "dd", "mmap": "nnnnd", "io_uring_setup": "",
+}  # fmt: skip
+SHAPES = UNDERSTOOD | UNEXPECTED
 SYNCS = ("fsync", "fdatasync")
-_LONGEST = 1 << 20
-
-_LINE = re.compile(r"(\d+) +(.*)")
-_RESUMED = re.compile(r"<\.\.\. \w+ resumed>(.*)")
-_CALL = re.compile(r"(\w+)\((.*)\) += (-?\d+|0x[0-9a-f]+|\?)(?: .*)?")
-_UNFINISHED = " <unfinished ...>"
+NONE = range(0)
+_ROOT = Path(__file__).parents[2]
 
 
 class TraceError(Exception):
-    """The trace says something that this module does not understand."""
+    """The process did something that is not understood here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A system call that has returned; ``ticket`` is the number of calls begun before it."""
+    """A system call that has returned; ``begun`` and ``ended`` are moments, counted from 0."""
 
     name: str
-    args: tuple[str, ...]
+    args: tuple[int | bytes, ...]
     result: int
-    ticket: int
+    begun: int
+    ended: int
 
-    def text(self, at: int) -> str:
-        return as_bytes(self.args[at]).decode()
+    def number(self, at: int) -> int:
+        return int(self.args[at])
+
+    def data(self, at: int) -> bytes:
+        value = self.args[at]
+        assert isinstance(value, bytes), self
+        return value
+
+    def path(self, at: int) -> Path:
+        return Path(os.fsdecode(self.data(at)))
 
 
 def run_traced(
-    command: Sequence[str], output: Path, *, failing: str = "", within: float = 120.0
-) -> None:
-    """Run it to its end; it must end well. ``failing="7..9"`` are syncs that get an error."""
-    strace = shutil.which("strace")
-    if strace is None:
-        raise FileNotFoundError(NO_STRACE)
-    calls = f"trace={_FILES},{_CHANGES}," + ",".join(f"?{name}" for name in UNEXPECTED.split(","))
-    flags = ["-f", "-xx", "-s", str(_LONGEST), "-e", calls, "-e", "signal=none"]
-    if failing:
-        flags += ["-e", f"inject=fdatasync:error=EIO:when={failing}"]
+    command: Sequence[str], *, output: Path, failing: range = NONE, within: float = 120.0
+) -> list[Call]:
+    """Run it to its end; it must end well. ``failing`` are the syncs of each thread that fail.
+
+    All that returned, in the order of returning; of calls that failed only syncs. A tracer is told
+    of every child of its process, hence it has one for itself.
+    """
+    options = json.dumps([str(output), failing.start, failing.stop])
     done = subprocess.run(
-        [strace, *flags, "-o", str(output), *command],
+        [sys.executable, "-m", "tests.power.tracer", options, *command],
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
         capture_output=True, text=True, timeout=within, check=False,
     )  # fmt: skip
     if done.returncode:
         raise TraceError(f"{command} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-
-
-def calls(lines: Iterable[str]) -> Iterator[Call]:
-    """Every call that returned, in the order of returning; of those that failed only syncs."""
-    pending: dict[str, tuple[str, int]] = {}
-    for ticket, line in enumerate(lines):
-        thread, body = _halves(line)
-        begun = ticket
-        if body.endswith(_UNFINISHED):
-            pending[thread] = body.removesuffix(_UNFINISHED), ticket
-            if body.startswith("close("):  # from now on another thread may get its number
-                yield Call("close", (body.removesuffix(_UNFINISHED)[6:],), 0, ticket)
-            continue
-        if resumed := _RESUMED.fullmatch(body):
-            start, begun = pending.pop(thread)
-            body = start + resumed[1]
-            if start.startswith("close("):
-                continue
-        if (call := _parsed(body, begun)) is not None:
-            yield call
-
-
-def _halves(line: str) -> tuple[str, str]:
-    match = _LINE.fullmatch(line.rstrip("\n"))
-    if match is None:
-        raise TraceError(f"no line of strace: {line[:200]!r}")
-    return match[1], match[2]
-
-
-def _parsed(body: str, ticket: int) -> Call | None:
-    if body.startswith(("+++", "---")):
-        return None
-    match = _CALL.fullmatch(body)
-    if match is None:
-        raise TraceError(f"no call: {body[:200]!r}")
-    if match[3] == "?" or (match[3].startswith("-") and match[1] not in SYNCS):
-        return None
-    # Texts are hexadecimal throughout, so that no comma is part of one.
-    return Call(match[1], tuple(match[2].split(", ")), int(match[3], 0), ticket)
-
-
-def as_bytes(text: str) -> bytes:
-    """What strace shows as ``"\\x61\\x62"``; one that it has shortened is refused."""
-    if not (text.startswith('"') and text.endswith('"')):
-        raise TraceError(f"no whole text: {text[:60]!r}…")
-    return bytes.fromhex(text[1:-1].replace("\\x", ""))
+    with output.open("rb") as file:
+        calls: list[Call] = pickle.load(file)
+    return calls

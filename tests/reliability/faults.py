@@ -241,13 +241,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "F44",
             "Reading, writing or syncing fails",
-            "EIO, short writes and failing fsync by strace and a VFS",
+            "commits and syncs that fail (EIO), writes cut short, the power cut after failed syncs",
             "nothing is acknowledged that is not on disk; the file stays sound",
         ),
         Fault(
             "F45",
             "A power cut at any write",
-            "a VFS that forgets, tears and reorders what was not synced: 10,000 cuts",
+            "every write recorded, what was not synced forgotten, torn, reordered: 10,000 cuts",
             "`FULL` loses nothing it acknowledged; `NORMAL` keeps a prefix; never corrupt",
             ("power",),
         ),
