@@ -73,8 +73,7 @@ def run_traced(
     options = json.dumps([str(output), failing.start, failing.stop])
     done = subprocess.run(
         [sys.executable, "-m", "tests.power.tracer", options, *command],
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        capture_output=True, text=True, timeout=within, check=False,
+        cwd=_ROOT, capture_output=True, text=True, timeout=within, check=False,
     )  # fmt: skip
     if done.returncode:
         raise TraceError(f"{command} ended with {done.returncode}:\n{done.stderr[-3000:]}")

@@ -112,11 +112,17 @@ class Tracer:
 
     def _returned(self, thread: int, begun: _Begun) -> None:
         self._moment += 1
+        result = ptrace.returned(thread)
         if begun.fails:
-            self._machine.answer(thread, -errno.EIO)
-        result = -errno.EIO if begun.fails else ptrace.returned(thread)
+            result = self._failed(thread, result)
         if result >= 0 or begun.name in SYNCS:
             self.calls.append(Call(begun.name, begun.args, result, begun.at, self._moment))
+
+    def _failed(self, thread: int, result: int) -> int:
+        if result == 0:
+            raise TraceError("a sync that was to fail has been made")
+        self._machine.answer(thread, -errno.EIO)
+        return -errno.EIO
 
     def _read(self, name: str, args: tuple[int, ...]) -> tuple[int | bytes, ...]:
         return tuple(self._value(kind, args, at) for at, kind in enumerate(SHAPES[name]))
