@@ -160,7 +160,8 @@ class Figures:
 
     def stopped(self) -> None:
         took = stops(self._records)
-        self._show("F54", "processes stopped under load", len(took), at_least=1)
+        ended = sum(note.kind == "closed" for note in self._records.notes)
+        self._show("F54", "processes stopped under load", ended, at_least=1)
         self._show_time("F54", "slowest stop", worst(took), _GRACE + 1.0)
         self._nothing_lost("F54")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -127,12 +127,17 @@ class SQLitePlace:
     async def fill(self) -> None:
         """What the store frees by itself is taken again; but what it gives up is for settling."""
         assert self._disk is not None
-        if self._disk.seen(self._reserve).exists():
+        reserve = self._disk.seen(self._reserve)
+        if reserve.exists():
             await asyncio.to_thread(self._disk.fill)
+            if not reserve.exists():
+                # Given up in this very moment, and filled as well: that was not meant.
+                await self.make_room()
 
     async def make_room(self) -> None:
         assert self._disk is not None
-        await asyncio.to_thread(self._disk.make_room)
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(self._disk.make_room)
 
 
 @asynccontextmanager
