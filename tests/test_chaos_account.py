@@ -324,11 +324,9 @@ def test_how_long_the_dead_were_mourned() -> None:
 
 def test_how_long_a_stop_took() -> None:
     told = [Note("told to stop", "w0.1", at, "") for at in (10.0, 11.0)]
-    records = Records([], [*told, Note("gone", "w0.1", 12.0, "0")], [])
-    assert stops(records) == [2.0]
-    records.faults.append(Fault("full", 11.0, 11.5))
-    assert stops(records) == []
-    assert stops(Records([], [*told, Note("gone", "w0.1", 12.0, "-9")], [])) == []
+    assert stops([*told, Note("gone", "w0.1", 12.0, "0")], []) == [2.0]
+    assert stops([*told, Note("gone", "w0.1", 12.0, "0")], [Fault("full", 11.0, 11.5)]) == []
+    assert stops([*told, Note("gone", "w0.1", 12.0, "-9")], []) == []
 
 
 def test_percentiles() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tests.chaos.explaining import Chronicle
-from tests.chaos.ledger import Call, Fault, Records
+from tests.chaos.ledger import Call, Fault, Note, Records
 
 # After the server answers again, its clients need a moment to notice.
 RECOVERY = 2.0
@@ -17,10 +17,6 @@ def percentile(values: Iterable[float], share: float) -> float:
     """The smallest value that ``share`` of a hundred do not exceed; 0 if there are none."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)] if ordered else 0.0
-
-
-def worst(values: Iterable[float]) -> float:
-    return max(values, default=0.0)
 
 
 def overlaps(start: float, end: float, faults: Iterable[Fault], recovery: float = 0.0) -> bool:
@@ -79,22 +75,20 @@ def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[f
     ]
 
 
-def stops(records: Records) -> list[float]:
+def stops(notes: Iterable[Note], away: Sequence[Fault]) -> list[float]:
     """From the first word to a process that it should stop until it was gone.
 
     Who is told so while the store is away cannot say goodbye to it, and is left out.
     """
     told: dict[str, float] = {}
     took: list[tuple[float, float]] = []
-    for note in sorted(records.notes, key=lambda note: note.at):
+    for note in sorted(notes, key=lambda note: note.at):
         if note.kind == "told to stop":
             told.setdefault(note.process, note.at)
         elif note.kind == "gone" and note.process in told and note.about == "0":
             took.append((told[note.process], note.at))
     return [
-        gone - told
-        for told, gone in took
-        if not overlaps(told - RECOVERY, gone, records.faults, RECOVERY)
+        gone - told for told, gone in took if not overlaps(told - RECOVERY, gone, away, RECOVERY)
     ]
 
 
