@@ -157,7 +157,8 @@ async def test_a_store_tells_no_secret(
 ) -> None:
     server = start_redis(requirepass="another")
     where, secret = f"127.0.0.1:{server.port}", SECRETS["redis"]
-    key = tmp_path / f"{SECRETS['tls']}.pem"
+    key = tmp_path / "key.pem"  # where it is may be told, and what it holds may not
+    key.write_text(f"-----BEGIN PRIVATE KEY-----\n{SECRETS['tls']}\n-----END PRIVATE KEY-----\n")
     for url in (
         f"redis://:{secret}@{where}/0",
         f"redis://{SECRETS['user']}:{secret}@{where}/0",
