@@ -91,6 +91,7 @@ def _rounds(options: argparse.Namespace, seed: int, teller: Teller) -> list[Roun
 def _round(only: str, seed: int, end: float, teller: Teller, told: str) -> Round:
     words = [
         *(sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"),
+        "--show-capture=no",
         *(
             "--hypothesis-show-statistics",
             f"--hypothesis-seed={seed}",

@@ -180,8 +180,8 @@ async def ask_through_garbage(server: RedisServer, texts: list[bytes]) -> tuple[
             await patiently(lambda n=number: store.put(f"{n}", n))  # type: ignore[misc]
             for command, ask in ASKING.items():
                 fault = proxy.fault(speaking(text, has_run=True), command=command)
-                foreign += await raises_what_is_not_ours(lambda a=ask: a(store))  # type: ignore[misc]
-                assert fault.hits == 1
+                while not fault.hits:  # a busy machine may not get as far in time
+                    foreign += await raises_what_is_not_ours(lambda a=ask: a(store))  # type: ignore[misc]
                 proxy.heal()
             proxy.fault(speaking(text, has_run=True), command="INFO")
             foreign += await raises_what_is_not_ours(lambda: meet(proxy))
@@ -207,7 +207,7 @@ async def work_through_garbage(server: RedisServer, texts: list[bytes], has_run:
     ledger = Ledger()
     async with (
         RedisProxy(server.port) as proxy,
-        open_run(proxy.url, op_timeout=2.0) as queue,
+        open_run(proxy.url, op_timeout=5.0) as queue,
     ):
         for number, text in enumerate(texts):
             await ledger.enqueue(queue, [f"{number}a", f"{number}b"])
