@@ -1,4 +1,4 @@
-"""What may be a key, a value, a limit or a time to live of any store."""
+"""What may be a key, a value, a limit or a time to live, and how the store in memory keeps them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from data_fetcher_core.errors import StoreCorrupt, ValidationError
+from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.memory import MemoryStore
+from data_fetcher_core.kv_store.transactional import family_end
 from data_fetcher_core.kv_store.values import (
     check_limit,
     check_ttl,
@@ -17,6 +19,7 @@ from data_fetcher_core.kv_store.values import (
     encode_value,
 )
 from data_fetcher_core.testing import ManualClock
+from tests.harness import everything
 
 
 def refused(said: str) -> Any:
@@ -94,3 +97,78 @@ async def test_a_store_may_forget_all_that_it_is_given_after_a_while() -> None:
     assert (await store.get("a"), await store.get("b")) == (None, 2)
     with refused("ttl must be"):
         MemoryStore(default_ttl=0.0)
+
+
+async def test_a_value_put_again_lives_as_long_as_was_said_last() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    await store.put("a", 1, ttl=5.0)
+    await store.put("a", 2)
+    await store.put("b", 1, ttl=5.0)
+    assert await store.delete("b")
+    await store.put("b", 2)
+    clock.advance(6.0)
+    await store.put("other", 1)
+    assert (await store.get("a"), await store.get("b")) == (2, 2)
+
+
+async def test_what_has_ended_makes_room_a_few_at_a_time() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    for number in range(6):
+        await store.put(f"brief{number}", 1, ttl=5.0)
+    clock.advance(5.0)
+    assert len(await everything(store)) == 12
+    await store.put("other", 1)
+    assert len(await everything(store)) == 12 - 8 + 1
+    await store.put("other", 1)
+    assert len(await everything(store)) == 1
+
+
+async def test_a_prefix_keeps_names_apart() -> None:
+    store = MemoryStore()
+    for prefix, value in ((None, 0), ("X", 1), ("Xa", 2)):
+        await store.put("a", value, prefix=prefix)
+    assert await store.exists("a", prefix="X")
+    assert not await store.exists("b", prefix="X")
+    assert await store.range_get("", prefix="X") == [("a", 1)]
+    assert await store.delete("a", prefix="X")
+    assert not await store.delete("a", prefix="X")
+    assert [await store.get("a", prefix=prefix) for prefix in (None, "X", "Xa")] == [0, None, 2]
+
+
+@pytest.mark.parametrize(
+    ("what", "ask"),
+    [
+        ("key", lambda store: store.get(5)),
+        ("key", lambda store: store.put(5, 1)),
+        ("prefix", lambda store: store.get("a", prefix=5)),
+        ("start_key", lambda store: store.range_get(5)),
+        ("end_key", lambda store: store.range_get("a", 5)),
+    ],
+)
+async def test_which_of_the_names_is_none(what: str, ask: Any) -> None:
+    with refused(f"{what} must be a string, not int"):
+        await ask(MemoryStore())
+
+
+def test_the_end_of_all_that_begins_alike() -> None:
+    assert family_end(b"a") == b"b"
+    assert family_end(b"aX") == b"aY"
+    assert family_end(b"a\xff\xff") == b"b"
+    assert family_end(b"\x00") == b"\x01"
+
+
+async def test_a_step_that_fails_undoes_what_it_put_and_took_away_again() -> None:
+    store = MemoryStore()
+
+    def step(tx: Transaction) -> None:
+        tx.put_many([(b"new", b"1"), (b"old", b"2")])
+        tx.delete_many([b"new", b"old", b"never"])
+        tx.put_many([(b"old", b"3")])
+        raise KeyError
+
+    await store.transact(lambda tx: tx.put_many([(b"old", b"1")]))
+    with pytest.raises(KeyError):
+        await store.transact(step)
+    assert await everything(store) == {b"old": b"1"}

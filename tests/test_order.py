@@ -78,6 +78,15 @@ def _check_pair(
     assert served_at - waiting_at <= (served - waiting) * step or in_order
 
 
+@pytest.mark.parametrize("burst", [1, 2, 5])
+def test_one_other_goes_after_so_many_critical_ones(burst: int) -> None:
+    critical, other = Head(6, 9), Head(1, 9)
+    assert choose([other, critical], 1, burst, burst - 1) == critical
+    assert choose([other, critical], 1, burst, burst) == other
+    assert choose([critical], 1, burst, burst) == critical
+    assert choose([other, critical], 1, 0, 99) == critical
+
+
 def test_at_one_instant_the_higher_priority_goes_first() -> None:
     heads = [Head(priority, 7) for priority in (2, 5, 1)]
     assert choose(heads, 0, 0, 0) == Head(5, 7)
@@ -227,6 +236,18 @@ async def test_a_burst_may_come_early_and_then_the_interval_holds(
         assert len(await queue.dequeue(99)) == 1
     clock.advance(100.0)
     assert len(await queue.dequeue(99)) == 4
+
+
+async def test_a_lane_of_its_own_kind_may_have_no_pace_no_burst_and_no_limit(
+    make_queue: MakeQueue,
+) -> None:
+    """Nothing is a choice, too: it is not taken for what the others have."""
+    queue = make_queue(lane_interval=10.0, lane_burst=2, lane_concurrency=4)
+    await queue.pace("free", interval=0.0, limit=0)
+    await queue.pace("paced", burst=0)
+    lanes = ("free", "paced", "other")
+    await queue.enqueue([Entry(lane, lane=lane) for lane in lanes for _ in range(9)])
+    assert Counter(items(await queue.lease(99))) == {"free": 9, "paced": 1, "other": 3}
 
 
 async def test_a_limit_holds_for_all_together(make_queue: MakeQueue) -> None:
