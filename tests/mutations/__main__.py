@@ -58,6 +58,7 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after these (60)")
     parser.add_argument("--processes", type=int, default=2, help="mutants at a time (2)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one mutant in N (1)")
     parser.add_argument("--survivors", action="store_true", help="only those of the last run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
     return parser.parse_args(arguments)
@@ -67,7 +68,7 @@ def _try_all(
     shop: Workshop, deadline: float, asked: argparse.Namespace, progress: Progress
 ) -> None:
     shop.set_up(anew=not asked.survivors)
-    shop.work(deadline, asked.processes, lambda: progress.show(shop))
+    shop.work(deadline, asked.processes, asked.every, lambda: progress.show(shop))
 
 
 def told(mutants: list[Mutant], figures: Path | None) -> int:

@@ -43,11 +43,11 @@ class Session:
         return True
 
 
-def main(group_name: str, processes: str, *modules: str) -> int:
+def main(group_name: str, processes: str, every: str, *modules: str) -> int:
     (group,) = [group for group in GROUPS if group.name == group_name]
     before = verdicts.load(HERE)
     set_mutant_under_test("")
-    mutants = judged(mutate(HERE, modules), before)
+    mutants = judged(mutate(HERE, modules)[:: int(every)], before)
     verdicts.save(HERE, mutants)
     # A folder of its own: other sessions of pytest remove the common ones that seem old.
     options = ["-q", "-s", "--basetemp=tmp", "-o", "tmp_path_retention_policy=none"]

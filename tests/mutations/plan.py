@@ -66,8 +66,8 @@ RECORDS = Group(
     ),
     (
         *_tests(
-            "conformance entries faults_input faults_records identity kv_values layout options "
-            "order records values"
+            "conformance entries faults_input faults_records identity kv_values lanes layout "
+            "options order records values"
         ),
         _UNITS,
     ),

@@ -41,10 +41,10 @@ class Workshop:
     def mutants(self) -> list[Mutant]:
         return verdicts.load(self.place)
 
-    def work(self, deadline: float, processes: int, watch: Callable[[], None]) -> None:
-        """Try the mutants until ``deadline``, of the monotonic clock."""
+    def work(self, deadline: float, processes: int, every: int, watch: Callable[[], None]) -> None:
+        """Try every so many-th mutant until ``deadline``, of the monotonic clock."""
         with (self.place / "output.txt").open("w") as output:
-            running = self._start(processes, output.fileno())
+            running = self._start(processes, every, output.fileno())
             try:
                 while running.poll() is None and time.monotonic() < deadline:
                     watch()
@@ -55,10 +55,10 @@ class Workshop:
         if in_time and running.returncode:
             self._complain()
 
-    def _start(self, processes: int, output: int) -> subprocess.Popen[bytes]:
+    def _start(self, processes: int, every: int, output: int) -> subprocess.Popen[bytes]:
         inside = [sys.executable, "-m", "tests.mutations.inside"]
         return subprocess.Popen(
-            [*inside, self.group.name, str(processes), *self.group.modules],
+            [*inside, self.group.name, str(processes), str(every), *self.group.modules],
             cwd=self.place,
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             stdin=subprocess.DEVNULL,
