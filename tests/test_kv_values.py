@@ -125,6 +125,29 @@ async def test_what_has_ended_makes_room_a_few_at_a_time() -> None:
     assert len(await everything(store)) == 1
 
 
+async def test_what_has_not_ended_yet_is_not_taken_away() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    await store.put("brief", 1, ttl=5.0)
+    clock.advance(4.999999)
+    await store.put("other", 1)
+    assert await store.get("brief") == 1
+
+
+async def test_a_limit_counts_those_that_live() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    for name in ("a", "aB", "b", "bB", "c", "d", "e"):
+        await store.put(name, name, ttl=5.0 if len(name) == 1 and name < "d" else None)
+    clock.advance(5.0)
+    living = [(name, name) for name in ("aB", "bB", "d", "e")]
+    for limit in range(6):
+        assert await store.range_get("", limit=limit) == living[:limit]
+    assert await store.range_get("") == living
+    assert await store.range_get("aB", "d") == living[:2]
+    assert await store.range_get("aB", "d", limit=9) == living[:2]
+
+
 async def test_a_prefix_keeps_names_apart() -> None:
     store = MemoryStore()
     for prefix, value in ((None, 0), ("X", 1), ("Xa", 2)):
