@@ -174,8 +174,8 @@ def test_what_an_operation_answered() -> None:
     assert unpack_admitted(pack_admitted([admitted, []]), additions) == [admitted, []]
     settled = [Settled(Outcome.DONE, admitted), Settled(Outcome.LOST)]
     assert pack_settled(settled) == b'[[1,[[1,2,3],["other"]]],[2,[[],[]]]]'
-    settlements = [Settlement(b"t", Move.COMPLETE, addition=one) for one in additions]
     # What is lost brought nothing in, whatever it was to bring.
+    settlements = [Settlement(b"t", Move.COMPLETE, addition=additions[0]) for _ in settled]
     assert unpack_settled(pack_settled(settled), settlements) == [settled[0], (Outcome.LOST, [])]
 
 
