@@ -208,8 +208,7 @@ class QueueLife:
         while True:
             asked_at = asyncio.get_running_loop().time()
             leases = await self.operator.attempt(self.queue.lease(2, wait=2.0))
-            for lease in leases:
-                self.operator.note_lease(lease, asked_at)
+            self.operator.note_leases(leases, asked_at)
             if not leases and (await self.queue.stats()).size == 0:
                 return
             await self._handle_all(leases)
@@ -222,8 +221,9 @@ class QueueLife:
                 await self._handler.handle(lease, self._supply.job(lease.item["n"]))
                 del lease
         finally:
-            for left in leases:
-                self.operator.let_go(left)
+            # Let go of in earnest: what a traceback holds is held.
+            while leases:
+                self.operator.let_go(leases.pop())
 
     async def _handle(self, lease: Lease, asked_at: float) -> None:
         self.operator.note_lease(lease, asked_at)

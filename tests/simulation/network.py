@@ -21,7 +21,7 @@ from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
-from tests.simulation.loop import VirtualLoop
+from tests.simulation.loop import OWNER, VirtualLoop
 from tests.simulation.process import Process
 
 T = TypeVar("T")
@@ -80,9 +80,12 @@ class Server:
     def run(self, process: Process, fn: Callable[[Transaction], T], *, aborts: bool) -> T:
         self.steps += 1
         self.changes += 1
+        # What a step asks about time it asks in the process that sent it.
+        asking = OWNER.set(process)
         try:
             return at_once(self.data, _aborting(fn) if aborts else fn)
         finally:
+            OWNER.reset(asking)
             self.note(f"{process.name} {len(self.data._data)}")
 
 
@@ -119,6 +122,8 @@ class _Message:
             outcome = server.run(self._process, self._fn, aborts=aborts)
         except Exception as failure:  # noqa: BLE001 - it is the answer
             error = failure
+        while self._process.unheard:
+            self._process.unheard.pop()()
         if self.reply_fate == "lost reply":
             server.after(0.0, self.fail)
         else:

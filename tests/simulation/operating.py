@@ -92,6 +92,10 @@ class Operator:
 
     # --- handing out ---------------------------------------------------------------------------
 
+    def note_leases(self, leases: Sequence[Lease], asked_at: float) -> None:
+        for lease in leases:
+            self.note_lease(lease, asked_at)
+
     def note_lease(self, lease: Lease, asked_at: float) -> None:
         self.deliveries += 1
         self.recorder.note(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
@@ -53,6 +54,8 @@ class Process:
         self.message_faults: deque[Fault] = deque()
         self.cuts: deque[Fault] = deque()
         self.cut_off_until = 0.0
+        # What happens to it as soon as the store has done its next step for it.
+        self.unheard: list[Callable[[], None]] = []
         self.heard: list[float] = []
         # What it was sending when it died.
         self.unsent: list[list[Job]] = []

@@ -12,42 +12,57 @@ T = TypeVar("T")
 _MOST_TRIES = 150
 
 
+class _Tries:
+    """Tries what is left to be tried."""
+
+    def __init__(self, fails: Callable[[Plan], bool], most: int) -> None:
+        self._fails = fails
+        self._left = most
+
+    def first_that_fails(self, candidates: Iterator[Plan]) -> Plan | None:
+        for candidate in candidates:
+            if self._left <= 0:
+                return None
+            self._left -= 1
+            if self._fails(candidate):
+                return candidate
+        return None
+
+
 def shrink(plan: Plan, fails: Callable[[Plan], bool], most: int = _MOST_TRIES) -> Plan:
-    """Fewer faults, fewer requests, fewer workers, while it still fails."""
-    tries = 0
-    smaller: Plan | None = plan
-    while smaller is not None:
-        plan, smaller = smaller, None
-        for candidate in candidates(plan):
-            tries += 1
-            if tries > most:
-                return plan
-            if fails(candidate):
-                smaller = candidate
-                break
+    """Fewer faults, fewer requests, fewer workers, in turn, while it still fails."""
+    tries = _Tries(fails, most)
+    before: Plan | None = None
+    while plan != before:
+        before = plan
+        for way in (_with_fewer_faults, _with_fewer_jobs, _with_fewer_workers, _without_bounds):
+            while (smaller := tries.first_that_fails(way(plan))) is not None:
+                plan = smaller
     return plan
 
 
-def candidates(plan: Plan) -> Iterator[Plan]:
-    """The boldest first."""
+def _with_fewer_faults(plan: Plan) -> Iterator[Plan]:
     for faults in _without_a_part(plan.faults):
         yield replace(plan, faults=faults)
+
+
+def _with_fewer_jobs(plan: Plan) -> Iterator[Plan]:
     for jobs in _without_a_part(plan.jobs):
         yield replace(plan, jobs=jobs)
-    yield from _with_fewer_workers(plan)
+
+
+def _without_bounds(plan: Plan) -> Iterator[Plan]:
     if plan.capacity or plan.lane_concurrency:
         yield replace(plan, capacity=0, lane_concurrency=0)
 
 
 def _without_a_part(things: Sequence[T]) -> Iterator[tuple[T, ...]]:
-    """Without a half, a quarter, … one of them."""
-    size = len(things)
+    """Without any, a half, a quarter, … one of them."""
+    size = 2 * len(things)
     while size > 1:
         size = (size + 1) // 2
         for at in range(0, len(things), size):
             yield (*things[:at], *things[at + size :])
-    if len(things) == 1:
-        yield ()
 
 
 def _with_fewer_workers(plan: Plan) -> Iterator[Plan]:

@@ -98,7 +98,9 @@ class World(ABC):
 
     def run(self) -> Result:
         with (
-            sources.replaced(self.plan.seed, clock_of=_wall_of, here=_here, status=self._status_of),
+            sources.replaced(
+                self.plan.seed, clock_of=self._wall_of, here=_here, status=self._status_of
+            ),
             self._hearing(),
         ):
             try:
@@ -183,6 +185,9 @@ class World(ABC):
         alive = any(life.process.place.pid == pid and not life.process.dead for life in self.all)
         return ("S", "1") if alive else None
 
+    def _wall_of(self, owner: Any) -> float:
+        return EPOCH + self.loop.time() if owner is None else float(owner.clock.wall())
+
     # --- what goes wrong -----------------------------------------------------------------------
 
     def _apply(self, fault: Fault) -> None:
@@ -203,11 +208,22 @@ class World(ABC):
         self.server.down_until = self.loop.time() + fault.duration
 
     def _crash(self, fault: Fault, process: Process) -> None:
-        self.kill(process.number, fault.duration)
+        self._now_or_unheard(fault, process, lambda: self.kill(process.number, fault.duration))
 
     def _pause(self, fault: Fault, process: Process) -> None:
-        process.paused = True
-        self.at(self.loop.time() + fault.duration, lambda: self._wake(process))
+        self._now_or_unheard(fault, process, lambda: self._stop(fault, process))
+
+    def _now_or_unheard(self, fault: Fault, process: Process, act: Callable[[], None]) -> None:
+        """Now; or once the store has done something for it, and before it hears of that."""
+        if fault.count % 2:
+            process.unheard.append(act)
+        else:
+            act()
+
+    def _stop(self, fault: Fault, process: Process) -> None:
+        if not process.dead:
+            process.paused = True
+            self.at(self.loop.time() + fault.duration, lambda: self._wake(process))
 
     def _wake(self, process: Process) -> None:
         process.paused = False
@@ -255,10 +271,6 @@ class World(ABC):
 def _here() -> Whereabouts:
     owner: Any = OWNER.get()
     return _NOWHERE if owner is None else owner.place
-
-
-def _wall_of(owner: Any) -> float:
-    return EPOCH if owner is None else float(owner.clock.wall())
 
 
 def _bury(loop: VirtualLoop, lives: list[Life]) -> None:
