@@ -272,7 +272,7 @@ def _torn(book: Book) -> Iterator[tuple[str, str]]:
     for (who, _), events in book.steps.items():
         sent = [e for e in events if e.verb == "enqueue"]
         mine = [e for e in sent if len(book.of[e.request]) and _only_sent_by(book, e)]
-        there = [e for e in mine if e.request in book.evidence]
+        there = [e for e in mine if e.request in book.seen]
         if there and any(e.outcome == REFUSED for e in sent):
             yield there[0].request, f"{who} was refused, and it is there"
         missing = [e for e in sent if not book.is_there(e)]

@@ -100,6 +100,12 @@ GOOD: dict[str, Sequence[Event]] = {
         Event("cancel", "a", 1.0, 1.1, DONE, request="r"),
         AUDIT,
     ],
+    "of a step that may not have been done one was cancelled": [
+        sent(outcome=UNKNOWN, step=1),
+        sent(outcome=UNKNOWN, step=1, request="other"),
+        Event("cancel", "a", 1.0, 1.1, DONE, request="r"),
+        AUDIT,
+    ],
     "buried, requeued, buried": [
         sent(),
         leased(1),
