@@ -89,6 +89,7 @@ def test_long_bodies_are_compressed() -> None:
         assert record.compressed is compressed
         assert record.body == (zlib.compress(body) if compressed else body)
         assert read_item(record, JSONSerializer()) == "a" * length
+    assert decode(reader(compress_over=1).read("a", NOTHING_SAID).record).compressed
     assert not decode(reader(compress_over=0).read("a" * 9_000, NOTHING_SAID).record).compressed
 
 

@@ -151,6 +151,26 @@ def test_fairness_among_lanes_of_any_size(lanes: dict[str, int], size: int) -> N
     in_memory(check)
 
 
+async def test_lanes_are_counted_while_something_in_them_is_ready(queue: KVStoreQueue) -> None:
+    async def lanes() -> int:
+        return (await queue.stats()).lanes
+
+    assert await lanes() == 0
+    await queue.shut("shut", 60.0)
+    names = ["a", "a", "b", "shut"]
+    await queue.enqueue([Entry(name, lane=name) for name in names])
+    assert await lanes() == 3
+    held = await queue.lease(2)
+    assert (sorted(items(held)), await lanes()) == (["a", "b"], 2)
+    for lease in held:
+        await lease.release(delay=5.0)
+    assert await lanes() == 2
+    assert items(await queue.lease(9)) == ["a"]
+    assert await lanes() == 1
+    await queue.clear()
+    assert await lanes() == 0
+
+
 async def test_a_newcomer_waits_no_longer_than_one_round(make_queue: MakeQueue) -> None:
     queue = make_queue()
     for lane in range(50):
