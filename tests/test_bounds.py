@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from data_fetcher_core import Entry
-from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.errors import QueueFull, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
-from tests.conftest import MakeQueue
+from data_fetcher_core.testing import Fault, make_faulty
+from tests.conftest import MakeQueue, OpenStore
 from tests.harness import accounted, drain, items
 
 
@@ -69,6 +70,25 @@ async def test_the_bound_holds_after_a_restart(make_queue: MakeQueue) -> None:
     assert await again.enqueue(keyed("b", "c")) == 1
 
 
+# --- a bound on what waits ---------------------------------------------------------------------
+
+
+async def test_what_is_delayed_takes_up_room_and_what_is_leased_does_not(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(capacity=3, on_full="raise")
+    await queue.enqueue(["later", "later"], delay=5.0)
+    await queue.enqueue(["now"])
+    with pytest.raises(QueueFull):
+        await queue.enqueue(["too much"])
+    (lease,) = await queue.lease()
+    await queue.enqueue(["in its place"])
+    with pytest.raises(QueueFull):
+        await queue.enqueue(["too much"])
+    await lease.complete(enqueue=["a child always enters"])
+    assert (await accounted(queue)).size == 4
+
+
 # --- agreeing ----------------------------------------------------------------------------------
 
 
@@ -113,6 +133,19 @@ async def test_a_lease_tells_the_limit_of_its_lane(make_queue: MakeQueue) -> Non
     await queue.enqueue([Entry(1, lane="slow"), Entry(2, lane="other")])
     limits = {lease.lane: lease.lane_limit for lease in await queue.lease(2)}
     assert limits == {"slow": 2, "other": 5}
+
+
+async def test_a_lease_tells_the_same_when_its_answer_was_lost(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    store = make_faulty(open_store())
+    queue = make_queue(store=store, lane_concurrency=5, lane_interval=7.0)
+    await queue.enqueue([Entry(1, lane="a")])
+    (await queue.open_session())._greeted = True
+    store.faults.plan(Fault.AFTER, store.verb)
+    (lease,) = await queue.lease()
+    assert (lease.item, lease.lane, lease.lane_limit, lease.interval) == (1, "a", 5, 7.0)
+    await lease.complete()
 
 
 async def test_a_lane_without_a_limit(queue: KVStoreQueue) -> None:

@@ -18,16 +18,19 @@ from data_fetcher_core.errors import (
 from data_fetcher_core.events import Event, HeartbeatMissed
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
-from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue import KVStoreQueue, tending
+from data_fetcher_core.queue.step import Step
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
 from tests.harness import (
     accounted,
     as_time_passes,
     background,
+    client_of,
     drain,
     erase,
     everything,
+    items,
     letters,
     outlive,
     places,
@@ -76,6 +79,39 @@ async def test_a_cancelled_lease_goes_at_its_next_move(
     assert (await accounted(other)).cancelled == 1
     await other.enqueue([Entry("again", id="x")])
     assert await other.dequeue() == ["again"], "the mark went with it"
+
+
+@pytest.mark.parametrize("move", ["release", "complete"])
+async def test_what_takes_the_name_of_a_cancelled_one_is_not_taken_for_it(
+    queue: KVStoreQueue, move: str
+) -> None:
+    await queue.enqueue([Entry(name, id=name) for name in ("x", "y")])
+    x, y = await queue.lease(2)
+    assert await queue.cancel(["x"]) == 1
+    await getattr(x, move)()
+    await queue.enqueue([Entry("again", id="x")])
+    (again,) = await queue.lease()
+    assert await queue.cancel(["y"]) == 1, "from now on marks are looked for"
+    await again.release()
+    assert await places(queue) == {"ready": 1, "leased": 1}
+    await y.release()
+    assert await queue.dequeue(9) == ["again"]
+    await accounted(queue)
+
+
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_what_is_marked_already_is_not_handed_out(queue: KVStoreQueue) -> None:
+    """Cancelling walks what waits in slices; who leases meanwhile gets none of it."""
+    await queue.enqueue([Entry(name, id=name) for name in ("x", "y")])
+    client = await client_of(queue)
+
+    def mark(step: Step) -> int:
+        return tending.mark(step, [b"x", b"x"])
+
+    await client.ask("cancel", lambda op: client.engine._count(op, "cancel", mark))
+    assert items(await queue.lease(9)) == ["y"]
+    stats = await accounted(queue)
+    assert (stats.leased, stats.cancelled) == (1, 1)
 
 
 async def test_a_mark_that_matches_nothing_does_not_stay(queue: KVStoreQueue) -> None:
