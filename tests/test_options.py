@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import pytest
@@ -69,7 +70,8 @@ def test_some_counts_cannot_be_zero(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["lease_ttl", "op_timeout"])
 def test_some_durations_cannot_be_zero(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="above 0"):
+    said = f"{name} must be a number of seconds above 0, at most 3.1536e+08, not 0.0"
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(said)}$"):
         QueueOptions(**cast("Any", {name: 0.0}))
 
 
@@ -172,6 +174,20 @@ async def test_another_value_is_refused_and_both_are_named(
         await make_queue(**{name: second}).size()
     assert f"{name}={first:g}" in str(caught.value)
     assert f"{name}={second:g}" in str(caught.value)
+
+
+async def test_who_disagrees_is_told_what_to_do(make_queue: MakeQueue) -> None:
+    await make_queue(lane_interval=1.0, capacity=10).size()
+    said = (
+        "leave it out to take what is stored, or open with update=True to change it for everybody"
+    )
+    for given, values in (
+        ({"lane_interval": 2.5}, "lane_interval=1, and lane_interval=2.5"),
+        ({"capacity": 20}, "capacity=10, and capacity=20"),
+    ):
+        message = re.escape(f"this run has {values} was given: {said}")
+        with pytest.raises(ConfigurationError, match=f"^{message}$"):
+            await make_queue(**given).size()
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -584,7 +584,11 @@ async def test_names_with_one_digest_are_told_apart(
     store = open_store()
     monkeypatch.setattr(ordered_keys, "_of_run", lambda _: b"qqqq")
     await make_queue("fetch:one", store=store).enqueue(["a"])
-    with pytest.raises(ConfigurationError, match="'fetch:two' and 'fetch:one'"):
+    said = (
+        "the names 'fetch:two' and 'fetch:one' cannot be told apart in one store: "
+        "choose another name"
+    )
+    with pytest.raises(ConfigurationError, match=f"^{said}$"):
         await make_queue("fetch:two", store=store).enqueue(["b"])
 
 

@@ -19,6 +19,7 @@ from data_fetcher_core.events import Event, HeartbeatMissed
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 from data_fetcher_core.queue import KVStoreQueue, tending
+from data_fetcher_core.queue.engine import Move, Settlement
 from data_fetcher_core.queue.step import Step
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
@@ -112,6 +113,26 @@ async def test_what_is_marked_already_is_not_handed_out(queue: KVStoreQueue) -> 
     assert items(await queue.lease(9)) == ["y"]
     stats = await accounted(queue)
     assert (stats.leased, stats.cancelled) == (1, 1)
+
+
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_a_head_that_is_none_replaces_nothing(queue: KVStoreQueue) -> None:
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    client = await client_of(queue)
+    spoilt = [Settlement(lease.token, Move.RELEASE, head=b"no head")]
+    await client.ask("settle", lambda op: client.engine.settle(op, spoilt))
+    (letter,) = await letters(queue)
+    assert letter.reason is DeathReason.CORRUPT
+    assert letter.raw.endswith(b'"x"')
+    await accounted(queue)
+
+
+async def test_those_dropped_are_all_counted(queue: KVStoreQueue) -> None:
+    await queue.enqueue(range(3))
+    for lease in await queue.lease(3):
+        await lease.drop()
+    assert (await accounted(queue)).cancelled == 3
 
 
 async def test_a_mark_that_matches_nothing_does_not_stay(queue: KVStoreQueue) -> None:

@@ -296,6 +296,16 @@ def test_what_json_cannot_hold_is_written_as_its_text(thing: Any) -> None:
     assert serializer.loads(serializer.dumps({"x": thing})) == {"x": str(thing)}
 
 
+@pytest.mark.parametrize("number", [1.5, float("nan"), float("inf")])
+def test_also_beside_numbers_that_json_cannot_hold_and_under_names_that_are_none(
+    number: float,
+) -> None:
+    serializer = JSONSerializer()
+    written = serializer.dumps({1: (number, range(3)), None: 2})
+    told = number if number == 1.5 else str(number)
+    assert serializer.loads(written) == {"1": [told, "range(0, 3)"], "null": 2}
+
+
 def test_what_cannot_be_written_at_all_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
@@ -325,9 +335,17 @@ def test_a_request_comes_back_equal(request: RequestMeta) -> None:
     assert again.fingerprint == request.fingerprint
 
 
+@pytest.mark.parametrize("url", ["http://a/%7Eb", "http://a/%zz?x=%20+%2B", "http://A/é"])
+def test_a_url_comes_back_as_it_was_written(url: str) -> None:
+    serializer = RequestMetaSerializer()
+    request = RequestMeta(URL(url, encoded=True))
+    assert str(serializer.loads(serializer.dumps(request)).url) == str(request.url) == url
+
+
 async def test_a_queue_of_requests_carries_only_requests(make_queue: MakeQueue) -> None:
     queue = make_queue(serializer=RequestMetaSerializer())
-    with pytest.raises(ValidationError, match="carries RequestMeta, not dict"):
+    said = "this queue carries RequestMeta, not dict: wrap it, or give the queue another serializer"
+    with pytest.raises(ValidationError, match=f"^{said}$"):
         await queue.enqueue([{"url": "http://a/"}])
     assert await queue.size() == 0
 
