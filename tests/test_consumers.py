@@ -134,6 +134,8 @@ async def test_a_heart_beats_on_after_the_store_was_away(
         return any(isinstance(event, HeartbeatMissed) for event in told)
 
     await as_time_passes(clock, missed)
+    (first, *_) = [event for event in told if isinstance(event, HeartbeatMissed)]
+    assert "the request was lost" in first.error
     store.faults.heal()
     heard_at = (await client_of(queue)).heard_at
 

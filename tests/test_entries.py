@@ -139,6 +139,13 @@ def test_no_duration(value: Any) -> None:
         check_duration(value, "wait")
 
 
+def test_which_duration_is_none() -> None:
+    for name in ("delay", "expires_in"):
+        given: dict[str, Any] = {name: -1}
+        with pytest.raises(ValidationError, match=f"^{name} must be a number of seconds"):
+            reader().read(Entry(1, **given), NOTHING_SAID)
+
+
 def test_an_expiry_is_above_nothing() -> None:
     for value in (0, 0.0):
         with refused(f"expires_in must be above 0 seconds, not {value!r}"):

@@ -314,6 +314,29 @@ def test_no_text_makes_a_url_raise_anything_else(text: str) -> None:
     assert joined is None or len(text) <= LONGEST_URL
 
 
+@pytest.mark.parametrize(
+    ("text", "base", "said"),
+    [
+        (" #top", None, "empty"),
+        ("http:", PAGE, "empty"),
+        ("ftp://h/", None, "neither http nor https"),
+        ("http://ü b/", None, "no host that could be asked|not a URL"),
+        ("http:///x", None, "no host that could be asked"),
+        ("a" * (LONGEST_URL + 1), None, f"longer than {LONGEST_URL} characters"),
+    ],
+)
+def test_what_is_wrong_with_a_url(text: str, base: URL | None, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^({said})$"):
+        web_url(text, base)
+
+
+def test_a_scheme_without_slashes_is_that_of_the_page() -> None:
+    base = URL("http://h/a/b")
+    told = {"http:X": "/a/X", "http:/X": "/X", "HTTP:x/y": "/a/x/y", "http:?q": "/a/b?q"}
+    for text, path in told.items():
+        assert str(web_url(text, base)) == f"http://h{path}"
+
+
 def test_what_is_wrong_with_a_url_is_said_without_its_credentials() -> None:
     for text in ("http://somebody:secret", "ftp://somebody:secret@h/", "http://u:secret@[::1/"):
         with pytest.raises(ValueError, match=r"^(?!.*secret)"):

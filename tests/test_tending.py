@@ -154,6 +154,15 @@ async def test_forget_lets_a_cancelled_key_come_again(queue: KVStoreQueue) -> No
     assert await queue.peek(9) == ["forgotten", "held"]
 
 
+async def test_without_forget_the_key_of_a_cancelled_one_stays_seen(queue: KVStoreQueue) -> None:
+    entries = [Entry(key, key=key) for key in ("held", "ready", "delayed")]
+    ids = (await queue.enqueue(entries[:2])).ids
+    await queue.lease()
+    later = (await queue.enqueue(entries[2:], delay=5.0)).ids
+    assert await queue.cancel([*ids, *later]) == 3
+    assert await queue.enqueue(entries) == 0
+
+
 async def test_cancel_among_many_in_many_lanes(make_queue: MakeQueue) -> None:
     queue, other = make_queue(), make_queue()
     entries = [Entry(n, id=f"id{n}", lane=str(n % 37), priority=1 + n % 6) for n in range(3_000)]

@@ -78,8 +78,9 @@ ENGINE = Group(
     + _in("queue", "step leasing settling sweeping tending transactional_engine batching"),
     (
         *_tests(
-            "bounds cancellation conformance consumers faults_records faults_time order promises "
-            "kv_values layout records requirements retry runs_again streams tending values waiting"
+            "bounds cancellation conformance consumers faults_records faults_time kv_values "
+            "layout looking order promises records requirements retry runs_again streams tending "
+            "values waiting"
         ),
         _UNITS,
         _MACHINE,
