@@ -51,7 +51,10 @@ class Verdict:
             f"{len(self.unknown)} that nobody could be asked about"
         )
         if self.exit_code == NOT_ASKED:
-            yield "this is no clean bill: let it reach the advisory database (or give --service osv), and ask again"
+            yield (
+                "this is no clean bill: let it reach the advisory database (or give --service "
+                "osv), and ask again"
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
