@@ -54,7 +54,7 @@ def test_a_value_is_what_json_holds() -> None:
 
 
 def test_what_is_stored_and_no_json() -> None:
-    said = f"a stored value is not JSON: {b'{' * 80!r}"
+    said = f"a stored value is not JSON: {b'{' * 78!r}"[:-1] + "…"
     with pytest.raises(StoreCorrupt, match=f"^{re.escape(said)}$"):
         decode_value(b"{" * 200)
 

@@ -158,7 +158,7 @@ def check_several(items: object, rule: str) -> None:
     if type(items) in (list, tuple):  # as nearly always
         return
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-        raise ValidationError(f"{rule}, not {shown(items)}")
+        raise ValidationError(f"{rule}: [{shown(items)}], not {shown(items)}")
 
 
 def check_duration(value: object, what: str) -> float:
