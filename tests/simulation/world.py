@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from data_fetcher_core.queue.consumers import Whereabouts
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
-from tests.histories import Event, Recorder, Violation
+from tests.histories import DONE, UNKNOWN, Event, Recorder, Violation
 from tests.simulation import sources
 from tests.simulation.loop import OWNER, Stuck, VirtualLoop, start_in
 from tests.simulation.network import Server
@@ -158,7 +158,7 @@ class World(ABC):
         except Exception as error:  # noqa: BLE001 - a process must not fail, whatever is done to it
             self.tell(Violation("unexpected error", process.name, f"{error!r}"))
         process.dead = True
-        self.recorder.begin("silent", process.name)
+        self.recorder.begin("silent", process.name, outcome=DONE if is_over else UNKNOWN)
         self.server.note(f"end {process.name}")
         if is_over:
             self._finish(process.number)
