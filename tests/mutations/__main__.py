@@ -44,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for shop in shops:
         _try_all(shop, deadline, asked, progress)
     progress.close()
-    return told([mutant for shop in shops for mutant in shop.mutants()], asked.json)
+    mutants = [mutant for shop in shops for mutant in shop.mutants()]
+    if asked.every == 1:
+        _tell_stale(mutants)
+    return told(mutants, asked.json)
 
 
 def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -77,10 +80,13 @@ def told(mutants: list[Mutant], figures: Path | None) -> int:
         if mutant.verdict in ALIVE:
             print(f"\n{mutant.where} ({mutant.verdict})")
             print(_marked("-", mutant.was), _marked("+", mutant.now), sep="\n")
-    for one in equivalent.stale(equivalent.read(), mutants):
-        print(f"\nno longer true of {one.where}: {one.was!r}, take it out of the list")
     print("\n" + _table(mutants))
     return _hold(Counter(mutant.verdict for mutant in mutants), figures)
+
+
+def _tell_stale(mutants: list[Mutant]) -> None:
+    for one in equivalent.stale(equivalent.read(), mutants):
+        print(f"\nno longer true of {one.where}: {one.was!r}, take it out of the list")
 
 
 def _marked(sign: str, lines: str) -> str:
