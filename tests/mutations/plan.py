@@ -78,7 +78,7 @@ ENGINE = Group(
     + _in("queue", "step leasing settling sweeping tending transactional_engine batching"),
     (
         *_tests(
-            "bounds cancellation conformance consumers faults_records faults_time kv_values "
+            "batching bounds cancellation conformance consumers faults_records faults_time kv_values "
             "layout looking order promises records requirements retry runs_again streams tending "
             "values waiting"
         ),
