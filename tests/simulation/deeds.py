@@ -56,6 +56,8 @@ class Handler:
         finally:
             if not done:
                 self._operator.let_go(lease)
+            # What a traceback holds is held, until garbage is collected; here that is never.
+            del lease
 
     async def _insist(self, verb: str, lease: Lease, job: Job, children: tuple[Job, ...]) -> bool:
         """Repeating a settlement is safe: it works, or the lease is lost."""

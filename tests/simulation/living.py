@@ -200,8 +200,10 @@ class QueueLife:
                 lease = await self.operator.attempt(stream.next())
                 if lease is None:
                     return
-                await self._handle(lease, asked_at)
-                del lease
+                try:
+                    await self._handle(lease, asked_at)
+                finally:
+                    del lease
 
     async def _work_by_hand(self) -> None:
         """Until nothing came for a while, and nothing is left."""
@@ -226,8 +228,11 @@ class QueueLife:
                 self.operator.let_go(leases.pop())
 
     async def _handle(self, lease: Lease, asked_at: float) -> None:
-        self.operator.note_lease(lease, asked_at)
-        await self._handler.handle(lease, self._supply.job(lease.item["n"]))
+        try:
+            self.operator.note_lease(lease, asked_at)
+            await self._handler.handle(lease, self._supply.job(lease.item["n"]))
+        finally:
+            del lease
 
     # --- looking around ------------------------------------------------------------------------
 
