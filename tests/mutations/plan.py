@@ -78,9 +78,9 @@ ENGINE = Group(
     + _in("queue", "step leasing settling sweeping tending transactional_engine batching"),
     (
         *_tests(
-            "batching bounds cancellation conformance consumers faults_records faults_time kv_values "
-            "layout looking order promises records requirements retry runs_again streams tending "
-            "values waiting"
+            "batching bounds cancellation conformance consumers faults_records faults_time "
+            "kv_values layout looking order promises records requirements retry runs_again streams "
+            "tending values waiting"
         ),
         _UNITS,
         _MACHINE,
