@@ -347,6 +347,23 @@ async def test_a_buffer_that_was_taken_up_by_others_is_not_handed_out(
         assert reading.result() == "new"
 
 
+async def test_after_a_silence_every_stream_is_proved_not_only_the_first_that_is_read(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, survivor = make_queue(), make_queue()
+    await queue.enqueue(range(6))
+    streams = [queue.leases(prefetch=3), queue.leases(prefetch=3)]
+    held = [await anext(stream) for stream in streams]
+    await (await client_of(queue)).tasks.cancel()
+    await silence(survivor, clock)
+    assert len(await survivor.lease(9)) == 6
+    async with background(_first(streams[0])) as one, background(_first(streams[1])) as other:
+        await asyncio.wait([one, other], timeout=0.05)
+        assert not one.done()
+        assert not other.done()
+    assert len(held) == 2
+
+
 async def test_an_answer_that_was_long_on_its_way_does_not_end_a_silence(
     make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

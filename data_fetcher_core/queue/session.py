@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from weakref import WeakSet
 
 from data_fetcher_core.queue.client import Client
@@ -47,9 +46,9 @@ class Session:
     async def sweep(self) -> None:
         await self._heart.beat()
 
-    async def prove_held(self, leases: Iterable[Lease]) -> None:
-        """Ask the store which of these are still ours, before they are handed on."""
-        await self._heart.prove(leases)
+    async def prove_prefetched(self) -> None:
+        """Ask the store which are still ours, before one is handed on; of every stream at once."""
+        await self._heart.prove(lease for stream in self.streams for lease in stream.prefetched)
 
     def _is_alive(self) -> bool:
         return bool(self.client.held) or self.client.is_leasing or self.rooms.anybody

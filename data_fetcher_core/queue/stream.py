@@ -91,7 +91,7 @@ class LeaseStream:
         if self._session is not session:
             self._belong_to(session)
         if session.client.is_doubtful(now):
-            await session.prove_held(self._buffer)
+            await session.prove_prefetched()
         while self._buffer:
             lease, wait = self._first_due(now)
             if wait > 0:
@@ -104,6 +104,11 @@ class LeaseStream:
                     return lease
             now = clock.monotonic()
         return None
+
+    @property
+    def prefetched(self) -> tuple[Lease, ...]:
+        """Taken, and not yet handed on."""
+        return tuple(self._buffer)
 
     def _belong_to(self, session: Session) -> None:
         self._buffer.clear()
