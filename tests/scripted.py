@@ -14,10 +14,13 @@ from data_fetcher_core.queue.engine import Addition, Grant, Move, NewRequest, Op
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.records import Record, decode
 from data_fetcher_core.queue.scripted_engine import ScriptedEngine
+from data_fetcher_core.testing.clock import ManualClock
 
 NAMESPACE = "fetch:run"
 START = b"{fetch:run}:"
 ME = b"me"
+# A consumer begins to count at the store's instant.
+FIRST_BEAT = ManualClock().microseconds
 
 
 class Numbered:

@@ -279,6 +279,24 @@ async def test_a_beat_at_the_last_moment_saves(make_queue: MakeQueue) -> None:
     await lease.complete()
 
 
+async def test_who_was_reaped_and_returns_is_not_reaped_by_an_old_judgement(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Its first number after that is one it has never had."""
+    queue, other = make_queue(), make_queue()
+    name, engine = (await client_of(queue)).name, (await client_of(other)).engine
+    judged = [(await engine.beat(name)).consumers[name] for _ in range(5)]
+    clock.advance(31.0)
+    assert await engine.reap(name, judged[-1]) == (0, False)
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    for _ in judged:
+        for number in judged:
+            assert await engine.reap(name, number) == (0, False)
+        await engine.beat(name)
+    await lease.complete()
+
+
 async def test_settling_and_leasing_are_beats_too(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:

@@ -313,6 +313,22 @@ async def test_a_page_that_fails_after_its_lease_was_lost(
     assert (again.attempts, again.failures) == (0, ())
 
 
+async def test_a_page_that_fails_after_its_loss_was_noticed(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, survivor = make_queue(), make_queue()
+    lease = await one_lease(queue)
+    await (await client_of(queue)).tasks.cancel()
+    await silence(survivor, clock)
+    async with lease:
+        await queue.sweep()
+        await queue.sweep()
+        assert lease.state is LeaseState.LOST
+        raise ValueError("too late")
+    (again,) = await survivor.lease()
+    assert (again.attempts, again.failures) == (0, ())
+
+
 async def test_cancelled_after_its_lease_was_lost_it_is_cancelled(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:

@@ -24,7 +24,7 @@ from data_fetcher_core.queue.scripted_engine import ScriptedEngine
 from data_fetcher_core.queue.scripts import load_script
 from data_fetcher_core.testing.clock import ManualClock
 from tests.conftest import StartRedis
-from tests.scripted import ME, START, Numbered, add, complete, contents, new, opened
+from tests.scripted import FIRST_BEAT, ME, START, Numbered, add, complete, contents, new, opened
 from tests.servers import RedisServer
 
 SECOND = 1_000_000
@@ -54,7 +54,7 @@ WITHOUT_OPERATION: dict[str, Verb] = {
     "beat": lambda e, op, _, __: e.beat(op.client),
     "held": lambda e, op, _, __: e.held(op.client),
     "leave": lambda e, op, _, __: e.leave(op.client),
-    "reap": lambda e, op, _, __: e.reap(op.client, 2),
+    "reap": lambda e, op, _, __: e.reap(op.client, FIRST_BEAT + 3),
     "peek": lambda e, _, __, ___: e.peek(9),
     "dead": lambda e, _, __, ___: e.dead(None, 9),
     "results": lambda e, _, __, ___: e.results(0, 9),
@@ -207,7 +207,6 @@ async def test_a_foreign_value_where_lists_of_lanes_are(
         with each_redis.client() as client:
             client.srem(START + b"cancelled", "held")
             client.sadd(START + b"watched", "a", "nowhere")
-            client.hset(START + b"consumers", ME, 2)
             client.set(START + key, "foreign")
             before = contents(client)
             with pytest.raises(StoreCorrupt):

@@ -11,7 +11,7 @@ from redis import Redis
 from data_fetcher_core.queue.engine import Addition, Admission, LaneChange, Move, Op, Settlement
 from data_fetcher_core.queue.scripted_engine import ScriptedEngine
 from data_fetcher_core.testing.clock import ManualClock
-from tests.scripted import ME, START, Numbered, add, complete, ids, new, opened
+from tests.scripted import FIRST_BEAT, ME, START, Numbered, add, complete, ids, new, opened
 from tests.servers import RedisServer
 from tests.waiting import until
 
@@ -69,7 +69,7 @@ STEPS: dict[str, Step] = {
     ),
     "the limit": lambda e, t: e.settle(Op(ME, 100), [Settlement(t, Move.COMPLETE)]),
     "leave": lambda e, _: e.leave(ME),
-    "reap": lambda e, _: e.reap(ME, 2),
+    "reap": lambda e, _: e.reap(ME, FIRST_BEAT + 1),
     "reopen": lambda e, _: e.change_lanes(Op(ME, 100), [LaneChange(b"shut", reopen=True)]),
     "promotion": lambda e, _: e.lease(Op(ME, 100), 1, [b"nowhere"]),
 }

@@ -158,6 +158,20 @@ def test_the_command_refuses_nonsense(asked: list[str], capsys: pytest.CaptureFi
     assert refused.value.code == 2
 
 
+def test_processes_of_a_command_that_is_killed_end_with_it() -> None:
+    script = (
+        "from tests.simulation.running import run_many\n"
+        "run_many(range(100_000), 2, lambda _: print('going on', flush=True))"
+    )
+    command, pipe = [sys.executable, "-c", script], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "going on\n"
+        running.kill()
+        # They have their output in common: it ends with the last of them.
+        running.communicate(timeout=30.0)
+
+
 # --- the loop ----------------------------------------------------------------------------------
 
 

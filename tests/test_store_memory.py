@@ -27,11 +27,22 @@ def test_a_store_that_has_forgotten_says_a_smaller_number_than_it_must() -> None
     assert memory.compare(memory.mark(), 56) == 0
 
 
-def test_who_was_reaped_begins_anew() -> None:
+def test_who_was_reaped_begins_anew_beyond_all_it_was_told() -> None:
     memory = StoreMemory()
     memory.compare(memory.mark(), 50)
     steps(memory, 2)
-    assert memory.compare(memory.mark(), 3) == 0
+    assert memory.compare(memory.mark(), 1_000) == 0
+    steps(memory, 2)
+    assert memory.compare(memory.mark(), 1_001) == 2
+
+
+def test_and_below_the_first_if_the_clock_of_the_store_was_set_back() -> None:
+    memory = StoreMemory()
+    memory.compare(memory.mark(), 1_000)
+    steps(memory, 2)
+    assert memory.compare(memory.mark(), 50) == 0
+    steps(memory, 2)
+    assert memory.compare(memory.mark(), 51) == 2
 
 
 def test_a_step_that_the_last_beat_may_have_counted_does_not_count() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from data_fetcher_core.core import Enqueued, Failure, Priority
 from data_fetcher_core.errors import LeaseLost, StoreError
@@ -21,6 +22,10 @@ class LeaseState(Enum):
     HELD = "held"
     SETTLED = "settled"
     LOST = "lost"
+
+
+def _is_of_the_page(exc: BaseException | None) -> TypeGuard[Exception]:
+    return isinstance(exc, Exception) and not isinstance(exc, StoreError)
 
 
 class Lease:
@@ -148,23 +153,21 @@ class Lease:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        if self.state is not LeaseState.HELD:
-            return isinstance(exc, LeaseLost) and self.state is LeaseState.LOST
-        try:
-            return await self._settle_after(exc)
-        except LeaseLost:
-            # Somebody else has the request now, and this was told to the subscribers.
-            return isinstance(exc, Exception)
+        if self.state is LeaseState.HELD:
+            # Somebody else has a lost request now, and this was told to the subscribers.
+            with suppress(LeaseLost):
+                await self._settle_after(exc)
+        elif self.state is LeaseState.SETTLED:
+            return False
+        return _is_of_the_page(exc)
 
-    async def _settle_after(self, exc: BaseException | None) -> bool:
+    async def _settle_after(self, exc: BaseException | None) -> None:
         if exc is None:
             await self.complete()
-            return False
-        if isinstance(exc, Exception) and not isinstance(exc, StoreError):
+        elif _is_of_the_page(exc):
             await self.fail(exc)
-            return True
-        await self._settler.hand_back(self)
-        return False
+        else:
+            await self._settler.hand_back(self)
 
     def __repr__(self) -> str:
         return (

@@ -15,6 +15,7 @@ class StoreMemory:
         self._period = 0
         self._steps = 0
         self._told = 0
+        self._first: int | None = None
 
     def mark(self) -> tuple[int, int]:
         """To be taken before something is sent: when that was, and the steps until then."""
@@ -28,12 +29,16 @@ class StoreMemory:
     def compare(self, mark: tuple[int, int], told: int) -> int:
         """How many steps at least are missing from what a beat says.
 
-        A consumer that was reaped, or whose run was forgotten, begins at 1 again: what may be
-        just that is not told as missing. Of two beats at a time the second says nothing.
+        A consumer that was reaped begins again at the store's instant. That is beyond all it was
+        told, or below the first of it if the store's clock was set back: neither is told as
+        missing. Of two beats at a time the second says nothing.
         """
         period, steps = mark
         if period != self._period:
             return 0
-        expected, may_be_anew = self._told + steps + 1, told <= steps + 1
+        expected, is_anew = self._told + steps + 1, self._first is None or told < self._first
         self._period, self._steps, self._told = period + 1, 0, told
-        return 0 if may_be_anew else max(expected - told, 0)
+        if is_anew:
+            self._first = told
+            return 0
+        return max(expected - told, 0)

@@ -205,7 +205,11 @@ class TransactionalEngine:
 
     def _count_beat(self, step: Step, client: bytes) -> None:
         key = self._keys.consumer(client)
-        step.put(key, (int.from_bytes(step.known[key] or b"") + 1).to_bytes(NUMBER))
+        stored = step.known[key]
+        # A consumer that was reaped and returns must not come by a number it has had: somebody
+        # may still hold a judgement about that one.
+        number = step.now if stored is None else int.from_bytes(stored) + 1
+        step.put(key, number.to_bytes(NUMBER))
 
     async def held(self, client: bytes) -> list[bytes]:
         family = self._keys.leases_of(client)

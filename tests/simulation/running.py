@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import hashlib
 import multiprocessing
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -95,10 +97,23 @@ def _parts(seeds: range, jobs: int) -> Iterator[Summary]:
         yield from map(run_seeds, chunks)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=gc.freeze) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_settle_in) as pool:
         waiting: list[Future[Summary]] = [pool.submit(run_seeds, chunk) for chunk in chunks]
         for done in as_completed(waiting):
             yield done.result()
+
+
+def _settle_in() -> None:
+    gc.freeze()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose pool was killed would wait for its next task for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def find(ablation: Ablation, seeds: Iterable[int]) -> Result | None:
