@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -92,6 +95,32 @@ async def test_each_of_a_batch_gets_an_error_of_its_own(make: Make) -> None:
     assert len({id(one) for one in (*raised, error)}) == 3
     post.answers.put_nowait(None)
     assert await later == "answer 3", "who came meanwhile is not concerned"
+
+
+@pytest.mark.parametrize("kind", [StoreUnavailable, StoreError])
+async def test_an_error_that_somebody_keeps_does_not_keep_who_asked(
+    make: Make, kind: type[Exception]
+) -> None:
+    """Nobody waits for the garbage collector: an idle process may not run it for hours."""
+    post, batcher = make()
+    kept = kind("kept by the store")
+
+    class Lease: ...
+
+    async def ask() -> weakref.ref[Lease]:
+        lease = Lease()
+        with suppress(StoreError):
+            await batcher.submit(1)
+        return weakref.ref(lease)
+
+    post.answers.put_nowait(kept)
+    gc.disable()
+    try:
+        settled = await ask()
+        await spin()
+        assert settled() is None
+    finally:
+        gc.enable()
 
 
 async def test_who_came_while_the_store_was_away_waits_no_longer(make: Make) -> None:

@@ -89,6 +89,9 @@ class Batcher(Generic[Item, Answer]):
                     self._abandon(item, outcome)
                 else:
                     future.set_result(outcome)
+        finally:
+            # Whoever keeps the error keeps this frame: not the callers as well, and their leases.
+            batch.clear()
 
 
 def _fail(batch: Sequence[tuple[Item, asyncio.Future[Answer]]], error: Exception) -> None:
