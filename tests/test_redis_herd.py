@@ -26,12 +26,12 @@ OUTAGE = 2.0
 
 
 def test_pauses_are_spread_over_all_of_their_time(shows: Evidence) -> None:
-    """After a few attempts each is anywhere between nothing and a second."""
+    """After a few attempts each is anywhere between nothing and half a second."""
     later = [next(itertools.islice(_pauses(), 9, None)) for _ in range(10_000)]
-    tenths = Counter(int(pause * 10) for pause in later)
+    tenths = Counter(int(pause * 20) for pause in later)
     shows("F53", "share of pauses in the fullest tenth", max(tenths.values()) / 1e4, at_most=0.12)
     shows("F53", "share of pauses in the emptiest tenth", min(tenths.values()) / 1e4, at_least=0.08)
-    shows("F53", "longest pause", max(later), at_most=1.0, unit="s")
+    shows("F53", "longest pause", max(later), at_most=0.5, unit="s")
 
 
 def test_a_return_brings_no_more_connections_than_the_absence(shows: Evidence) -> None:
@@ -42,9 +42,9 @@ def test_a_return_brings_no_more_connections_than_the_absence(shows: Evidence) -
     away = [spans[n] for n in range(int(back / span) - 20, int(back / span))]
     returned = [spans[n] for n in range(int(back / span), int(back / span) + 10)]
     steady = sum(away) / len(away)
-    shows("F53", "tries of 500 clients in 0.1 s, server away", steady, at_most=150)
+    shows("F53", "tries of 500 clients in 0.1 s, server away", steady, at_most=300)
     shows("F53", "tries in the busiest 0.1 s of its return", max(returned), at_most=2 * steady)
-    shows("F53", "last of them comes after", max(tries) - back, at_most=1.0, unit="s")
+    shows("F53", "last of them comes after", max(tries) - back, at_most=0.5, unit="s")
 
 
 def _tries(back: float) -> Iterator[float]:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 # A store that swallows one call is asked again while there is time, on another connection.
 _ATTEMPTS_WITHIN_BOUND = 3
 _FIRST_PAUSE = 0.02
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE = 0.5
 
 
 async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: float = 0.0) -> T:

@@ -7,6 +7,7 @@ zygote what to start, and is told who ended and how. When the parent is gone, so
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -179,4 +180,6 @@ def _forget_the_parent(output: Path) -> None:
 if __name__ == "__main__":
     for name in _NEEDED:
         importlib.import_module(name)
+    # What is shared with the children is not touched by their garbage collectors, and so not copied.
+    gc.freeze()
     _Parent(Path(sys.argv[1])).serve()
