@@ -180,6 +180,6 @@ def _forget_the_parent(output: Path) -> None:
 if __name__ == "__main__":
     for name in _NEEDED:
         importlib.import_module(name)
-    # What is shared with the children is not touched by their garbage collectors, and so not copied.
+    # What the children share is not touched by their garbage collectors, and so not copied.
     gc.freeze()
     _Parent(Path(sys.argv[1])).serve()
