@@ -24,6 +24,8 @@ from tests.chaos.timing import (
 
 Show = Callable[..., None]
 _GRACE = 2.0
+# A file has one writer at a time, and here 25 processes that want to be it.
+_ENQUEUE_P99 = {"redis": 0.05, "sqlite": 0.25}
 
 
 class Figures:
@@ -80,7 +82,8 @@ class Figures:
         if tier.name == "long":
             quiet = latencies(self._records.calls, "enqueue", self._records.faults)
             self._show(row, "enqueues outside outages", len(quiet), at_least=1_000)
-            self._show_time(row, "enqueue p99 outside outages", percentile(quiet, 99), 0.05)
+            bound = _ENQUEUE_P99[outcome.store]
+            self._show_time(row, "enqueue p99 outside outages", percentile(quiet, 99), bound)
             kept = self._account.accepted + self._account.unknown_kept
             share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
             self._show(row, "duplicates by kills and outages", share * 100, at_most=1.0, unit="%")
@@ -151,7 +154,9 @@ class Figures:
             if call.op != "enqueue" and not any(map(children_of, call.names))
         ]
         entered = sum(call.op == "enqueue" for call in refused)
-        self._show(row, "enqueues refused, typed", entered, at_least=1)
+        # A file that has been larger has room inside, however full the disk is around it.
+        least = int(self._outcome.store == "redis" or self._outcome.tier.name == "short")
+        self._show(row, "enqueues refused, typed", entered, at_least=least)
         self._show(row, "settlements refused", len(plain), exactly=0)
         expired = self._account.causes[SILENCED]
         self._show(row, "duplicates by leases that ran out", expired, exactly=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.reliability.circumstances import ROOT, facts, now
-from tests.reliability.commands import TIERS, chosen
+from tests.reliability.commands import COMMANDS, TIERS, Command, chosen
 from tests.reliability.faults import CATALOGUE
 from tests.reliability.judging import Verdict, lines, verdict
 from tests.reliability.kept import Kept, load, save
@@ -63,6 +63,12 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument("--jobs", type=_count, default=2, help="test processes (default 2)")
     parse.add_argument("--no-commands", action="store_true", help="the tests alone")
+    parse.add_argument(
+        "--commands",
+        type=_names,
+        metavar="NAME,NAME",
+        help=f"these alone, whatever the tier: {', '.join(COMMANDS)}",
+    )
     parse.add_argument("--list", action="store_true", help="say what rows there are, run nothing")
     return parse
 
@@ -77,6 +83,14 @@ def _rows(text: str) -> list[str]:
     return rows
 
 
+def _names(text: str) -> list[Command]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in COMMANDS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is no command")
+    return [COMMANDS[name] for name in names]
+
+
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
@@ -89,13 +103,19 @@ def prove(options: argparse.Namespace, rows: Sequence[str], kept: Kept, teller: 
     kept.circumstances[measured] = facts(options.tier)
     with TemporaryDirectory(prefix="reliability-") as folder:
         prover = Prover(kept, measured, Path(folder), teller)
-        if files := files_about(rows):
+        if not options.commands and (files := files_about(rows)):
             teller.say(f"tests: {len(files)} files")
             prover.run_tests(files, rows, options.jobs)
             save(options.json, kept)
-        for command in () if options.no_commands else chosen(options.tier, rows):
+        for command in _wanted(options, rows):
             prover.run_command(command, rows)
             save(options.json, kept)
+
+
+def _wanted(options: argparse.Namespace, rows: Sequence[str]) -> list[Command]:
+    if options.commands:
+        return list(options.commands)
+    return [] if options.no_commands else chosen(options.tier, rows)
 
 
 def judge(rows: Sequence[str], kept: Kept, teller: Teller) -> int:

@@ -44,7 +44,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "Workers, producers and Redis are killed together",
             "SIGKILL to all of them at once, then all start again",
             "the account closes; no key is accepted twice",
-            ("chaos short", "chaos long"),
+            ("chaos short", "chaos long", "chaos long on SQLite"),
         ),
         Fault(
             "F5",
@@ -371,15 +371,15 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "200,000 requests, 20 processes, 5 producers; kills, outages, flapping, lost replies, "
             "poison",
             "the account closes; at most 1 % repeated; drained two leases after the last fault; "
-            "enqueue p99 ≤ 50 ms outside outages",
-            ("chaos long",),
+            "enqueue p99 ≤ 50 ms outside outages (on SQLite, with one writer at a time, 0.25 s)",
+            ("chaos long", "chaos long on SQLite"),
         ),
         Fault(
             "TIER-SCALE",
             "A million requests",
             "1,000,000 queued, 1,000 workers in a process, 20 processes, a kill every second",
             "a lease costs the same as with ten thousand; enqueue p99 ≤ 50 ms",
-            ("chaos scale",),
+            ("chaos scale", "chaos scale on SQLite"),
         ),
         Fault(
             "FUZZ",
