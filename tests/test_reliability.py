@@ -19,7 +19,7 @@ from tests.reliability.judging import Line, Verdict, holds, lines, verdict
 from tests.reliability.kept import Kept, Output, Seen, Statement, load, merge, save
 from tests.reliability.proving import Case, figures_of, read_cases, statements
 from tests.reliability.rendering import line_words, markdown
-from tests.reliability.running import Ran, run, tail
+from tests.reliability.running import Ran, last_line, run, tail
 from tests.reliability.selecting import TESTS_FOLDER, files_about, mentioned_by, shown
 
 MONDAY, TUESDAY = "2026-11-16T10:00:00+00:00", "2026-11-17T10:00:00+00:00"
@@ -318,6 +318,12 @@ def test_of_what_was_said_progress_is_left_out(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("seeds: 1 of 9\nseeds: 5 of 9\r\x1b[Kseeds: 9 of 9\n\nlost: 0\ntwice: 0\n\n")
     assert tail(log) == "seeds: 9 of 9\n\nlost: 0\ntwice: 0"
+
+
+def test_a_command_that_has_said_nothing_yet(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("")
+    assert (tail(log), last_line(log)) == ("", "")
 
 
 # --- the command ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,9 +81,7 @@ def tail(log: Path) -> str:
     lines = [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    kept = [
-        line for line, after in zip(lines, [*lines[1:], ""], strict=True) if _stays(line, after)
-    ]
+    kept = [line for line, after in pairwise([*lines, ""]) if _stays(line, after)]
     return "\n".join(kept[-_TAIL:])
 
 
