@@ -17,7 +17,7 @@ import pytest
 
 from data_fetcher_core import Entry
 from data_fetcher_core.core import DeathReason
-from data_fetcher_core.errors import LeaseLost, StoreUnavailable
+from data_fetcher_core.errors import ConfigurationError, LeaseLost, StoreUnavailable
 from data_fetcher_core.events import (
     Buried,
     ConsumerReaped,
@@ -39,6 +39,7 @@ from data_fetcher_core.queue.consumers import (
     place_of,
     process_status,
 )
+from data_fetcher_core.queue.engine import Addition, Beat, Op
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.children import child, go_on, said
 from tests.conftest import MakeQueue, OpenStore
@@ -60,6 +61,7 @@ from tests.harness import (
     silence,
     spin,
 )
+from tests.scripted import new
 
 HOUR = 3600.0
 between_processes = pytest.mark.parametrize("store_kind", ["sqlite", "redis"], indirect=True)
@@ -141,6 +143,34 @@ async def test_a_heart_beats_on_after_the_store_was_away(
 
     async def heard() -> bool:
         return bool((await client_of(queue)).heard_at > heard_at)
+
+    await as_time_passes(clock, heard)
+    await lease.complete()
+
+
+async def test_a_heart_beats_on_after_it_was_refused(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that is wrong for a moment, a replica that is set up otherwise."""
+    told: list[Event] = []
+    queue = make_queue(subscriber=told.append)
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    client = await client_of(queue)
+
+    async def refuse(_: bytes) -> Beat:
+        raise ConfigurationError("WRONGPASS")
+
+    async def missed() -> bool:
+        return any(isinstance(event, HeartbeatMissed) for event in told)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client.engine, "beat", refuse)
+        await as_time_passes(clock, missed)
+    heard_at = client.heard_at
+
+    async def heard() -> bool:
+        return bool(client.heard_at > heard_at)
 
     await as_time_passes(clock, heard)
     await lease.complete()
@@ -295,6 +325,46 @@ async def test_who_was_reaped_and_returns_is_not_reaped_by_an_old_judgement(
             assert await engine.reap(name, number) == (0, False)
         await engine.beat(name)
     await lease.complete()
+
+
+async def test_who_enqueues_is_not_forgotten_while_it_may_ask_again(make_queue: MakeQueue) -> None:
+    """What a consumer asked is forgotten with it; a repetition would then be taken for new."""
+    queue, other = make_queue(), make_queue()
+    client, engine = await client_of(queue), (await client_of(other)).engine
+    judged = (await engine.beat(client.name)).consumers[client.name]
+    op, addition = Op(client.name, 1), Addition([new("a")])
+    await engine.add(op, [addition])
+    assert await engine.reap(client.name, judged) == (0, False)
+    await engine.add(op, [addition])
+    assert (await queue.stats()).ready == 1
+
+
+async def test_a_producer_that_died_is_forgotten(make_queue: MakeQueue, clock: ManualClock) -> None:
+    producer, consumer = make_queue(), make_queue()
+    await producer.enqueue(["a"])
+    name = await crash(producer)
+    client = await client_of(consumer)
+    assert name in (await client.engine.beat(client.name)).consumers
+    await silence(consumer, clock)
+    assert list((await client.engine.beat(client.name)).consumers) == [client.name]
+    assert (await consumer.stats()).ready == 1
+
+
+async def test_what_is_proved_after_a_silence_is_not_taken_by_an_old_judgement(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["a", "b"])
+    stream = queue.leases(prefetch=2)
+    lease = await anext(stream)
+    client, engine = await client_of(queue), (await client_of(other)).engine
+    await client.tasks.cancel()
+    judged = (await engine.beat((await client_of(other)).name)).consumers[client.name]
+    clock.advance(31.0)
+    proved = await anext(stream)
+    assert await engine.reap(client.name, judged) == (0, False)
+    await lease.complete()
+    await proved.complete()
 
 
 async def test_settling_and_leasing_are_beats_too(

@@ -50,7 +50,7 @@ from data_fetcher_core.queue.tasks import OwnedTasks
 T = TypeVar("T")
 _AWAY = 0.05
 # Steps of the store that say by the way that we live.
-_BEATS_TOO = ("lease", "settle")
+_BEATS_TOO = ("add", "lease", "settle")
 
 
 class Demand(NamedTuple):
@@ -163,7 +163,7 @@ class Client:
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
             asked_at, mark = self.clock.monotonic(), self.memory.mark()
-            answer = await insist(lambda: ask(op), self.options.op_timeout, waited)
+            answer = await insist(lambda: ask(op), self.options.patience, waited)
         finally:
             turn.release()
         self.has_heard(asked_at)
@@ -188,7 +188,7 @@ class Client:
         began = self.loop.time()
         try:
             # The timer is for those who wait; nobody does where each verb has its batcher.
-            async with asyncio.timeout(self.options.op_timeout) if turn.locked() else nullcontext():
+            async with asyncio.timeout(self.options.patience) if turn.locked() else nullcontext():
                 await turn.acquire()
         except TimeoutError:
             raise StoreUnavailable("the store has not answered those who asked before") from None
@@ -277,7 +277,7 @@ class Client:
         for lease in list(self.held.values()):
             lease.state = LeaseState.LOST
         self.held.clear()
-        while (await insist(lambda: self.engine.leave(self.name), self.options.op_timeout)).more:
+        while (await insist(lambda: self.engine.leave(self.name), self.options.patience)).more:
             pass
 
 

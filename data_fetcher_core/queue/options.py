@@ -14,6 +14,7 @@ from data_fetcher_core.showing import shown
 
 _LARGEST = 2**31 - 1
 _LONGEST = 10 * 365 * 86_400.0
+_SHARE_OF_LEASE = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,10 @@ class QueueOptions:
     lease_ttl: float = 30.0
     """How long a consumer may be silent before its leases are taken from it."""
     op_timeout: float = 10.0
-    """How long one operation may take, repeats included, before it raises StoreUnavailable."""
+    """How long one operation may take, repeats included, before it raises StoreUnavailable.
+
+    Never more than four fifths of ``lease_ttl``: see ``patience``.
+    """
     capacity: int = 0
     """Shared. How many requests may wait; 0 for no bound."""
     max_keyed: int = 0
@@ -86,6 +90,15 @@ class QueueOptions:
                 f"retry must be a policy with decide(), not {shown(self.retry)}"
             )
         _check_labels(self.labels)
+
+    @property
+    def patience(self) -> float:
+        """How long an operation is repeated.
+
+        What a consumer has asked is forgotten with it, once it was silent for ``lease_ttl``; what
+        it repeats after that would be done once more.
+        """
+        return min(self.op_timeout, _SHARE_OF_LEASE * self.lease_ttl)
 
     def shared(self) -> dict[str, str]:
         """The shared options as the store keeps them: whole numbers, durations in µs."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from data_fetcher_core.errors import StoreError, StoreUnavailable
+from data_fetcher_core.errors import DataFetcherError, StoreUnavailable
 from data_fetcher_core.events import (
     ConsumerReaped,
     HeartbeatMissed,
@@ -58,7 +59,8 @@ class Heart:
     async def _survive_beat(self) -> None:
         try:
             await self.beat()
-        except StoreError as error:
+        except DataFetcherError as error:
+            # Also where we are refused: the password may be right again before the lease is over.
             self._client.tell(HeartbeatMissed(self._client.namespace, str(error)))
 
     async def beat(self) -> None:
@@ -86,8 +88,10 @@ class Heart:
         return beat
 
     async def _ask_beat(self) -> Beat:
-        client = self._client
-        return await insist(lambda: client.engine.beat(client.name), client.options.op_timeout)
+        """Those who hold leases must hear of a silence while they still have them."""
+        client, options = self._client, self._client.options
+        bound = min(options.patience, options.lease_ttl / 2)
+        return await insist(lambda: client.engine.beat(client.name), bound)
 
     def _dead(self, beats: Mapping[bytes, int]) -> list[bytes]:
         client = self._client
@@ -103,7 +107,7 @@ class Heart:
             while more:
                 taken_now, more = await insist(
                     lambda name=name: client.engine.reap(name, beats[name]),  # type: ignore[misc]
-                    client.options.op_timeout,
+                    client.options.patience,
                 )
                 taken += taken_now
             if taken:
@@ -118,21 +122,27 @@ class Heart:
         self._mismatched = differs
 
     async def prove(self, leases: Iterable[Lease]) -> None:
-        """Own up to those that are lost; they are not being settled."""
-        asked_at = self._client.clock.monotonic()
+        """Own up to those that are lost; they are not being settled.
+
+        A beat first: who has judged our silence could take them just after they were proved.
+        """
         tokens = {lease.token for lease in leases}
+        await self._ask_beat()
+        asked_at = self._client.clock.monotonic()
         self._lose(tokens - await self._ask_held())
         self._client.heard_at = max(self._client.heard_at, asked_at)
 
     async def _ask_held(self) -> set[bytes]:
         client = self._client
-        return set(await insist(lambda: client.engine.held(client.name), client.options.op_timeout))
+        return set(await insist(lambda: client.engine.held(client.name), client.options.patience))
 
     async def reconcile(self) -> None:
         """Give back what the store thinks we hold and nobody here does; own up to what is lost."""
         client = self._client
         before = set(client.held)
         stored = await self._ask_held()
+        # Whose settlement was answered in this very moment may not have heard of it.
+        await asyncio.sleep(0)
         if client.is_leasing:
             return
         here = set(client.held)

@@ -124,6 +124,7 @@ class TransactionalEngine:
 
     async def add(self, op: Op, additions: Sequence[Addition]) -> list[list[Admitted]]:
         def run(step: Step) -> tuple[bytes, list[list[Admitted]]]:
+            self._count_beat(step, op.client)
             admitted = settling.add(step, additions)
             return pack_admitted(admitted), admitted
 

@@ -1,6 +1,6 @@
 -- Takes requests in as far as the capacity goes. An addition that is whole enters entirely or not
 -- at all; its checkpoint is saved in the same step. Refused entirely by a server out of memory.
--- INCLUDE: begin once counts lanes admit promote commit
+-- INCLUDE: begin once counts lanes admit promote beat commit
 -- REST: per addition: 1 if it is whole, number of checkpoint pairs, number of requests, all these
 -- RETURNS: one byte per request (Admission), then the ids that duplicates are known under
 
@@ -29,6 +29,8 @@ end
 place_touched()
 for _, outcome in ipairs(outcomes) do was_full = was_full or outcome == ADMISSION_FULL end
 
+-- Who may ask this again is not forgotten meanwhile, and with it that it was done.
+beat()
 local reply = {as_bytes(outcomes), ids}
 remember(reply)
 commit({was_full = was_full})
