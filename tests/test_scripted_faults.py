@@ -54,7 +54,7 @@ WITHOUT_OPERATION: dict[str, Verb] = {
     "beat": lambda e, op, _, __: e.beat(op.client),
     "held": lambda e, op, _, __: e.held(op.client),
     "leave": lambda e, op, _, __: e.leave(op.client),
-    "reap": lambda e, op, _, __: e.reap(op.client, FIRST_BEAT + 3),
+    "reap": lambda e, op, _, __: e.reap(op.client, FIRST_BEAT + 5),
     "peek": lambda e, _, __, ___: e.peek(9),
     "dead": lambda e, _, __, ___: e.dead(None, 9),
     "results": lambda e, _, __, ___: e.results(0, 9),

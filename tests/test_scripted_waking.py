@@ -69,7 +69,7 @@ STEPS: dict[str, Step] = {
     ),
     "the limit": lambda e, t: e.settle(Op(ME, 100), [Settlement(t, Move.COMPLETE)]),
     "leave": lambda e, _: e.leave(ME),
-    "reap": lambda e, _: e.reap(ME, FIRST_BEAT + 1),
+    "reap": lambda e, _: e.reap(ME, FIRST_BEAT + 2),
     "reopen": lambda e, _: e.change_lanes(Op(ME, 100), [LaneChange(b"shut", reopen=True)]),
     "promotion": lambda e, _: e.lease(Op(ME, 100), 1, [b"nowhere"]),
 }
