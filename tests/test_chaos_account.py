@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,17 +10,23 @@ import pytest
 
 from tests.chaos.account import Account, Picture, close
 from tests.chaos.explaining import GIVEN_BACK, KILLED, POISON, SILENCED, STOPPED, read_chronicle
-from tests.chaos.ledger import DIED, SUFFIX, Call, Fault, Note, Pen, Reader, Records, read_all
+from tests.chaos.ledger import (
+    ALL,
+    DIED,
+    FLAP,
+    FULL,
+    OUTAGE,
+    SUFFIX,
+    Call,
+    Fault,
+    Note,
+    Pen,
+    Reader,
+    Records,
+    read_all,
+)
 from tests.chaos.names import children_of, is_poison, make_name, number_of, parent_of
 from tests.chaos.producer import is_keyed, standing
-from tests.chaos.tiers import LONG, SHORT, plan
-from tests.chaos.timing import (
-    answered_after,
-    latencies,
-    percentile,
-    stops,
-    taken_up_after,
-)
 
 TTL = 10.0
 
@@ -55,9 +62,11 @@ def account(
     notes: Sequence[Note] = (),
     faults: Sequence[Fault] = (),
     stats: dict[str, int] | None = None,
+    buried_at: dict[str, float] | None = None,
 ) -> Account:
     records = Records(list(calls), list(notes), list(faults))
     picture = Picture(tuple(completed), tuple(dead), tuple(queued), stats or {})
+    picture = dataclasses.replace(picture, buried_at=buried_at or {})
     return close(records, picture, read_chronicle(records, TTL), max_deaths=5)
 
 
@@ -153,25 +162,101 @@ def test_poison_that_was_not_buried_as_such() -> None:
     assert lies(account(calls, dead=[("x0-0", "poisoned", 4)])) == {"buried for another reason"}
 
 
+BURIED = [("0-0", "poisoned", 5)]
+HARMED = {"buried though not poison"}
+
+
+def died_with(times: int) -> tuple[list[Call], list[Note]]:
+    """A request that was in the hands of so many, and each died of a neighbour."""
+    calls = [sent("0-0"), *(leased("0-0", f"{n}", f"w{n}.1", at=n + 1.0) for n in range(times))]
+    return calls, [Note("poison", f"w{n}.1", n + 1.5, "x0-1") for n in range(times)]
+
+
 def test_an_innocent_that_was_buried() -> None:
-    calls = [sent("0-0"), *(leased("0-0", f"{n}", f"w{n}.1", at=n + 1.0) for n in range(5))]
-    ends = [Note("poison", f"w{n}.1", n + 1.5, "x0-1") for n in range(5)]
-    buried = [("0-0", "poisoned", 5)]
-    assert lies(account(calls, dead=buried, notes=ends)) == {"buried though not poison"}
+    calls, ends = died_with(5)
+    assert lies(account(calls, dead=BURIED, notes=ends)) == HARMED
     ends[4] = Note("killed", "w4.1", 5.5, "")
-    unlucky = account(calls, dead=buried, notes=ends)
+    unlucky = account(calls, dead=BURIED, notes=ends)
     assert (unlucky.problems(), unlucky.unlucky) == ([], 1)
 
 
+def test_an_innocent_that_was_not_held_alone_when_it_was_killed() -> None:
+    calls, ends = died_with(5)
+    ends[4] = Note("killed", "w4.1", 5.5, "")
+    beside = [sent("0-5"), leased("0-5", "z", "w4.1", 5.2)]
+    found = account([*calls, *beside], queued=["0-5"], dead=BURIED, notes=ends)
+    assert lies(found) == HARMED
+    settling = settled("complete", "0-5", "z", DIED, at=5.3, process="w4.1")
+    found = account([*calls, *beside, settling], queued=["0-5"], dead=BURIED, notes=ends)
+    assert found.problems() == []
+
+
+def test_a_death_after_it_was_given_back_is_not_its_own() -> None:
+    calls, ends = died_with(5)
+    ends[4] = Note("killed", "w4.1", 5.5, "")
+    calls.append(settled("give_back", "0-0", "4", at=5.2, process="w4.1"))
+    assert lies(account(calls, dead=BURIED, notes=ends)) == HARMED
+
+
+def test_a_kill_somewhere_later_excuses_no_burial() -> None:
+    calls, ends = died_with(4)
+    ends.append(Note("killed", "w9.1", 9.0, ""))
+    assert lies(account(calls, dead=BURIED, notes=ends)) == HARMED
+    assert lies(account(calls, dead=BURIED, notes=ends, buried_at={"0-0": 9.5})) == HARMED
+
+
+@pytest.mark.parametrize(
+    ("end", "buried", "is_unlucky"),
+    [
+        ("killed", 9.5, True),
+        ("poison", 9.5, False),
+        ("killed", 8.0, False),
+        ("killed", 11.0, False),
+    ],
+)
+def test_who_died_with_it_unnoted_is_told_by_its_reaping(
+    end: str, buried: float, is_unlucky: bool
+) -> None:
+    calls, ends = died_with(4)
+    ends += [Note("born", "w9.1", 7.0, "nine"), Note(end, "w9.1", 9.0, "")]
+    ends.append(Note("reaped", "w0.2", 10.0, "nine"))
+    found = account(calls, dead=BURIED, notes=ends, buried_at={"0-0": buried})
+    assert lies(found) == (set() if is_unlucky else HARMED)
+    beside = [sent("0-5"), leased("0-5", "z", "w9.1", 8.5)]
+    found = account(
+        [*calls, *beside], queued=["0-5"], dead=BURIED, notes=ends, buried_at={"0-0": buried}
+    )
+    assert lies(found) == HARMED
+
+
+TAKEN = [
+    sent("0-0"),
+    leased("0-0", "a"),
+    settled("complete", "0-0", "a", "lost"),
+    leased("0-0", "b", "w1.1", 1.5),
+    settled("complete", "0-0", "b", process="w1.1"),
+]
+
+
 def test_a_lease_taken_from_a_process_that_lived() -> None:
-    calls = [sent("0-0"), leased("0-0", "a"), settled("complete", "0-0", "a", "lost")]
-    calls += [leased("0-0", "b", "w1.1", 1.5), settled("complete", "0-0", "b", process="w1.1")]
-    found = account(calls, ["0-0"])
+    found = account(TAKEN, ["0-0"])
     assert lies(found) == {"taken from a process that lived"}
     assert [one.explained for one in found.repetitions] == [False]
-    away = account(calls, ["0-0"], faults=[Fault("server killed", 1.1, 1.1 + TTL)])
-    assert away.problems() == []
-    assert away.causes == {SILENCED: 1}
+    for kind in (OUTAGE, ALL):
+        away = account(TAKEN, ["0-0"], faults=[Fault(kind, 1.1, 1.1 + TTL)])
+        assert away.problems() == []
+        assert away.causes == {SILENCED: 1}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(FLAP, 1.1, 1.1 + TTL), Fault(FULL, 1.1, 1.1 + TTL), Fault(OUTAGE, 2.2, 2.2 + TTL)],
+    ids=["flapping", "full", "away after it was refused"],
+)
+def test_what_silences_nobody_excuses_no_theft(fault: Fault) -> None:
+    found = account(TAKEN, ["0-0"], faults=[fault])
+    assert lies(found) == {"taken from a process that lived"}
+    assert len(found.unexplained) == 1
 
 
 def test_refused_after_one_that_may_have_been_done_is_no_loss() -> None:
@@ -300,45 +385,3 @@ def test_a_producer_goes_on_where_it_was_killed() -> None:
     calls += [sent("0-11"), sent("0-1500", outcome=DIED)]
     now = standing(calls)
     assert (now.next_number, now.accepted, now.doubtful) == (1501, 3, (("0-10",),))
-
-
-# --- times ---------------------------------------------------------------------------------------
-
-
-def test_times_leave_out_what_a_fault_explains() -> None:
-    slow = Call("enqueue", ("0-1",), "", "p0.1", 5.0, 9.0, "ok")
-    records = Records([sent("0-0"), slow], [], [Fault("server killed", 4.0, 6.0)])
-    assert latencies(records.calls, "enqueue", records.faults) == [0.1]
-    assert answered_after(records, ["server killed"]) == [3.0]
-    assert answered_after(records, ["flapping"]) == []
-
-
-def test_how_long_the_dead_were_mourned() -> None:
-    notes = [Note("born", "w0.1", 0.0, "consumer"), Note("killed", "w0.1", 5.0, "")]
-    notes += [Note("reaped", "w1.1", 8.0, "consumer"), Note("reaped", "w2.1", 9.0, "consumer")]
-    records = Records([], notes, [])
-    assert taken_up_after(records, read_chronicle(records, TTL)) == [3.0]
-    records.faults.append(Fault("full", 6.0, 7.0))
-    assert taken_up_after(records, read_chronicle(records, TTL)) == []
-
-
-def test_how_long_a_stop_took() -> None:
-    told = [Note("told to stop", "w0.1", at, "") for at in (10.0, 11.0)]
-    assert stops([*told, Note("gone", "w0.1", 12.0, "0")], []) == [2.0]
-    assert stops([*told, Note("gone", "w0.1", 12.0, "0")], [Fault("full", 11.0, 11.5)]) == []
-    assert stops([*told, Note("gone", "w0.1", 12.0, "-9")], []) == []
-
-
-def test_percentiles() -> None:
-    assert percentile(range(1, 101), 99) == 99
-    assert percentile([], 99) == 0.0
-
-
-def test_one_seed_is_one_plan() -> None:
-    assert plan(SHORT, 7, has_server=True) == plan(SHORT, 7, has_server=True)
-    assert plan(SHORT, 7, has_server=True) != plan(SHORT, 8, has_server=True)
-    kinds = [step.kind for steps in plan(SHORT, 7, has_server=True).values() for step in steps]
-    assert kinds.count("kill") >= 10
-    assert kinds.count("kill server") >= 3
-    assert "kill server" not in {step.kind for step in plan(SHORT, 7, has_server=False)["store"]}
-    assert len(plan(LONG, 7, has_server=True)["workers"]) >= 900

@@ -7,17 +7,17 @@ import asyncio
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from tests.chaos.conducting import Outcome, conduct
+from tests.chaos.again import close_again, kept_in
+from tests.chaos.conducting import conduct
 from tests.chaos.figures import Figures
 from tests.chaos.poison import conduct_poison, show_poison
 from tests.chaos.scale import conduct_scale, show_scale
+from tests.chaos.telling import Teller, tell
 from tests.chaos.tiers import LONG, POISON, SCALE, SHORT, Tier
-from tests.evidence import Evidence
 
 HELD, BROKEN, BAD_USAGE = 0, 1, 2
 _TIERS = {"short": SHORT, "long": LONG, "scale": SCALE, "poison": POISON}
@@ -40,36 +40,23 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    teller = Teller()
+    if options.again is not None:
+        for folder in options.again:
+            close_again(folder, teller)
+        return _conclude(options, teller, "")
     seed = random.randrange(2**32) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
-    teller = Teller()
     for store in ("redis", "sqlite") if options.store == "both" else (options.store,):
         _run(options, store, seed, teller)
+    return _conclude(options, teller, f"; again: --seed {seed}")
+
+
+def _conclude(options: argparse.Namespace, teller: Teller, hint: str) -> int:
     if options.json is not None:
         teller.evidence.save(options.json)
-    print("HELD" if not teller.broken else f"BROKEN: {len(teller.broken)}; again: --seed {seed}")
+    print("HELD" if not teller.broken else f"BROKEN: {len(teller.broken)}{hint}")
     return BROKEN if teller.broken else HELD
-
-
-class Teller:
-    """Prints each figure, and remembers those that broke their bounds."""
-
-    def __init__(self) -> None:
-        self.evidence = Evidence()
-        self.broken: list[str] = []
-
-    def show(self, fault: str, what: str, value: float | str, **how: Any) -> None:
-        try:
-            self.evidence(fault, what, value, **how)
-        except AssertionError as error:
-            self.broken.append(str(error))
-        figure = self.evidence.figures[-1]
-        mark = "BROKEN" if self.broken and self.broken[-1].startswith(f"{fault}: {what} ") else ""
-        print(f"  {fault:11} {what:52} {value!s:>12} {figure.unit:2} {figure.bound:12} {mark}")
-
-    def complain(self, problem: str) -> None:
-        self.broken.append(problem)
-        print(f"  BROKEN: {problem}")
 
 
 def _run(options: argparse.Namespace, store: str, seed: int, teller: Teller) -> None:
@@ -84,13 +71,13 @@ def _run_tier(
     try:
         if tier.name == "scale":
             outcome, scale = asyncio.run(conduct_scale(tier, store, seed, folder))
-            _tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller.complain)
+            tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller.complain)
         elif tier.name == "poison":
             outcome, share = asyncio.run(conduct_poison(tier, store, seed, folder))
-            _tell(outcome, lambda: show_poison(outcome, share, teller.show), teller.complain)
+            tell(outcome, lambda: show_poison(outcome, share, teller.show), teller.complain)
         else:
             outcome = asyncio.run(conduct(tier, store, seed, folder))
-            _tell(outcome, Figures(outcome, teller.show).all, teller.complain)
+            tell(outcome, Figures(outcome, teller.show).all, teller.complain)
     except Exception as error:  # noqa: BLE001 - the run itself failed, whatever the reason
         teller.complain(f"the run on {store} did not come to its end: {error!r}")
 
@@ -100,18 +87,6 @@ def _chosen(options: argparse.Namespace) -> Tier:
     if options.requests is not None:
         tier = tier.of(options.requests)
     return tier if options.minutes is None else tier.lasting(options.minutes)
-
-
-def _tell(outcome: Outcome, show: Callable[[], None], complain: Callable[[str], None]) -> None:
-    name, store = outcome.tier.name, outcome.store
-    print(f"\n{name} on {store}: {outcome.seconds:.0f} s, seed {outcome.seed}")
-    for cause, count in outcome.account.causes.most_common():
-        print(f"  delivered again {count:,} times: {cause}")
-    show()
-    for problem in [*outcome.account.problems(), *outcome.crashes]:
-        complain(problem)
-    if outcome.crashes:
-        print(outcome.said[-4_000:])
 
 
 @contextmanager
@@ -140,7 +115,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", type=_requests, help="another number of requests (scale)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep ledgers in a new folder")
+    parser.add_argument(
+        "--again", type=_kept, metavar="DIR", help="close the account of a kept run; run nothing"
+    )
     return parser
+
+
+def _kept(text: str) -> list[Path]:
+    folders = kept_in(Path(text))
+    if not folders:
+        raise argparse.ArgumentTypeError(f"no run that came to its end was kept in {text}")
+    return folders
 
 
 def _requests(text: str) -> int:

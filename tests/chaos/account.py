@@ -7,12 +7,12 @@ have happened or not, and are counted as such.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.chaos.burying import Burials
 from tests.chaos.explaining import (
     Chronicle,
     Delivery,
@@ -38,6 +38,8 @@ class Picture:
     queued: tuple[str, ...] = ()
     stats: Mapping[str, int] = field(default_factory=dict)
     miscounted: Mapping[str, Any] = field(default_factory=dict)
+    # When the dead were buried, on the clock of the ledgers.
+    buried_at: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -120,11 +122,8 @@ def close(records: Records, picture: Picture, chronicle: Chronicle, *, max_death
     deliveries = deliveries_of(records.calls)
     found = Counter([*picture.completed, *(one[0] for one in picture.dead), *picture.queued])
     buried = [name for name, _, _ in picture.dead if not is_poison(name)]
-    harmed = [
-        name
-        for name in buried
-        if not chronicle.was_killed_alone(deliveries.get(name, ()), max_deaths)
-    ]
+    burials = Burials(deliveries, chronicle, picture.buried_at, max_deaths)
+    harmed = [name for name in buried if not burials.was_unlucky(name)]
     account = Account(
         accepted=len(told.sent),
         unknown=len(told.perhaps_sent),
@@ -150,7 +149,8 @@ def close(records: Records, picture: Picture, chronicle: Chronicle, *, max_death
 
 def _lies_about_places(told: _Told, found: Counter[str], picture: Picture) -> dict[str, list[str]]:
     done = set(picture.completed)
-    orphans = {name for name in found if (parent_of(name) or name) not in done | {name}}
+    parents = {name: parent_of(name) for name in found}
+    orphans = [name for name, parent in parents.items() if parent and parent not in done]
     return {
         "lost": sorted(told.sent - found.keys()),
         "invented": sorted(found.keys() - told.sent - told.perhaps_sent),
@@ -189,13 +189,15 @@ def _lies_about_leases(
     deliveries: Mapping[str, list[Delivery]], chronicle: Chronicle
 ) -> dict[str, list[str]]:
     taken = [
-        delivery
+        (one, call)
         for several in deliveries.values()
-        for delivery in several
-        if delivery.lost_for_no_reason
+        for one in several
+        if (call := one.refused) is not None
     ]
-    unexplained = [one for one in taken if not chronicle.was_cut_off(one.at, math.inf)]
-    return {"taken from a process that lived": sorted(one.name for one in unexplained)}
+    unexplained = [
+        one.name for one, call in taken if not chronicle.was_cut_off(one.at, call.end or call.start)
+    ]
+    return {"taken from a process that lived": sorted(unexplained)}
 
 
 def _lies_about_the_dead(

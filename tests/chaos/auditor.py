@@ -58,13 +58,16 @@ async def _cost_of_leases(queue: KVStoreQueue, size: int, times: int) -> float:
 async def _look(queue: KVStoreQueue) -> Picture:
     miscounted = dict(await queue.recount())
     stats = await queue.stats()
-    dead = [(one.id, one.reason.value, one.deaths) async for one in queue.dead_letters()]
+    letters = [one async for one in queue.dead_letters()]
+    # The store tells the time of day; all of it is one machine here.
+    since_boot = time.monotonic() - time.time()
     return Picture(
         completed=tuple(await _results(queue)),
-        dead=tuple(dead),
+        dead=tuple((one.id, one.reason.value, one.deaths) for one in letters),
         queued=tuple(await _left(queue)),
         stats={**dataclasses.asdict(stats), "unaccounted": stats.unaccounted},
         miscounted=miscounted,
+        buried_at={one.id: one.buried_at + since_boot for one in letters},
     )
 
 
@@ -106,4 +109,5 @@ def read_picture(path: Path) -> Picture:
         queued=tuple(told["queued"]),
         stats=told["stats"],
         miscounted=told["miscounted"],
+        buried_at=told.get("buried_at", {}),
     )

@@ -6,18 +6,15 @@ import asyncio
 import json
 import time
 import zlib
-from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.account import Account, Picture, close
-from tests.chaos.auditor import read_picture
-from tests.chaos.explaining import read_chronicle
-from tests.chaos.ledger import SUFFIX, Pen, Records, read_all
+from tests.chaos.ledger import SUFFIX, Pen
 from tests.chaos.mischief import Mischief
+from tests.chaos.outcome import Kept, Outcome, keep, read_outcome, read_said
 from tests.chaos.processes import Orders, Processes, Slot
 from tests.chaos.producer import ProducerOrders
 from tests.chaos.progress import Tally, tell
@@ -27,26 +24,6 @@ from tests.chaos.worker import WorkerOrders
 
 _RELEASES = 0.01
 _PATIENCE = 60.0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run showed."""
-
-    tier: Tier
-    store: str
-    seed: int
-    account: Account
-    records: Records
-    picture: Picture
-    faults: Counter[str]
-    # The instant at which nothing was queued or leased any more.
-    drained_at: float | None
-    lost_replies: int
-    torn_steps: int
-    crashes: tuple[str, ...]
-    said: str
-    seconds: float
 
 
 class Conductor:
@@ -164,8 +141,7 @@ class Conductor:
         return json.loads(answer.read_text())
 
     def said(self) -> str:
-        output = self.folder / "output"
-        return output.read_text(errors="replace") if output.exists() else ""
+        return read_said(self.folder)
 
 
 async def conduct(tier: Tier, kind: str, seed: int, folder: Path) -> Outcome:
@@ -189,25 +165,22 @@ async def conduct(tier: Tier, kind: str, seed: int, folder: Path) -> Outcome:
 def conclude(
     conductor: Conductor, kind: str, drained_at: float | None, lost: int, seconds: float
 ) -> Outcome:
-    tier, folder = conductor.tier, conductor.folder
+    """What the ledgers do not tell is kept beside them first: an account may fail, or be wrong."""
     conductor.pen.close()
-    records, picture = read_all(folder), read_picture(folder / "picture.json")
-    chronicle = read_chronicle(records, tier.lease_ttl)
-    return Outcome(
-        tier=tier,
+    kept = Kept(
+        tier=conductor.tier,
         store=kind,
         seed=conductor.seed,
-        account=close(records, picture, chronicle, max_deaths=tier.max_deaths),
-        records=records,
-        picture=picture,
         faults=conductor.mischief.done,
+        planned=conductor.mischief.due,
         drained_at=drained_at,
         lost_replies=lost,
         torn_steps=conductor.place.torn,
         crashes=tuple(conductor.processes.crashes),
-        said=conductor.said(),
         seconds=seconds,
     )
+    keep(kept, conductor.folder)
+    return read_outcome(conductor.folder)
 
 
 async def until_sent(slot: Slot) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.ledger import DIED, Call, Fault, Note, Records
+from tests.chaos.ledger import ALL, DIED, OUTAGE, Call, Fault, Note, Records
 
 KILLED, POISON, GIVEN_BACK, STOPPED, SILENCED = (
     "its process was killed",
@@ -43,14 +42,21 @@ class Delivery:
         return any(call.op == "complete" for call in self.settlements)
 
     @property
-    def lost_for_no_reason(self) -> bool:
-        """Whether it was refused though nothing that was asked before may have settled it."""
+    def surely_kept(self) -> bool:
+        """Whether nothing that was asked may have ended it."""
+        return all(call.outcome == "full" for call in self.settlements)
+
+    @property
+    def surely_ended(self) -> bool:
+        return any(call.outcome in {"ok", "lost"} for call in self.settlements)
+
+    @property
+    def refused(self) -> Call | None:
+        """The call that was refused though nothing asked before it may have settled this."""
         for call in sorted(self.settlements, key=lambda call: call.start):
-            if call.outcome == "lost":
-                return True
             if call.outcome != "full":
-                return False
-        return False
+                return call if call.outcome == "lost" else None
+        return None
 
     def given_back_before(self, instant: float) -> bool:
         """Whether it was, or may have been."""
@@ -76,23 +82,16 @@ class Chronicle:
     def __init__(self, notes: Iterable[Note], faults: Iterable[Fault], lease_ttl: float) -> None:
         self.died: dict[str, tuple[float, str]] = {}
         self._closing: dict[str, float] = {}
-        for note in sorted(notes, key=lambda note: note.at):
+        ordered = sorted(notes, key=lambda note: note.at)
+        # When somebody first noted to have taken up what a process held.
+        self.reaped = _first_reaped(ordered)
+        for note in ordered:
             if note.kind in {"killed", "poison"}:
                 cause = POISON if note.kind == "poison" else KILLED
                 self.died.setdefault(note.process, (note.at, cause))
             elif note.kind == "closing":
                 self._closing.setdefault(note.process, note.at)
-        self._outages = [fault for fault in faults if fault.end - fault.start >= lease_ttl]
-
-    def was_killed_alone(self, several: Sequence[Delivery], max_deaths: int) -> bool:
-        """Whether its last death may have been a kill from outside: held alone, and unlucky."""
-        if not several:
-            return False
-        died_at, cause = self.died.get(several[-1].process, (math.inf, ""))
-        if len(several) >= max_deaths:
-            return cause == KILLED
-        # Some of its deaths came before it was handed to anybody.
-        return any(at >= died_at and why == KILLED for at, why in self.died.values())
+        self._outages = [fault for fault in faults if _silences(fault, lease_ttl)]
 
     def was_cut_off(self, since: float, until: float) -> bool:
         return any(outage.start < until and since < outage.end for outage in self._outages)
@@ -108,6 +107,22 @@ class Chronicle:
         if closing is not None and closing <= after.at:
             return STOPPED
         return SILENCED if self.was_cut_off(before.at, after.at) else None
+
+
+def _silences(fault: Fault, lease_ttl: float) -> bool:
+    """Whether nobody could be heard for a whole lease: who flaps or is full answers meanwhile."""
+    return fault.kind in {OUTAGE, ALL} and fault.end - fault.start >= lease_ttl
+
+
+def _first_reaped(ordered: Iterable[Note]) -> dict[str, float]:
+    """By process; only its own note tells by which name the others know it."""
+    notes = [note for note in ordered if note.kind in {"born", "reaped"}]
+    owners = {note.about: note.process for note in notes if note.kind == "born"}
+    first: dict[str, float] = {}
+    for note in notes:
+        if note.kind == "reaped" and note.about in owners:
+            first.setdefault(owners[note.about], note.at)
+    return first
 
 
 def deliveries_of(calls: Iterable[Call]) -> dict[str, list[Delivery]]:

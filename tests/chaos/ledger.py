@@ -18,6 +18,8 @@ import orjson
 
 SUFFIX = ".ledger"
 DIED = "died"
+# What may be done to the store: it is away, away with all processes, away for moments, or full.
+OUTAGE, ALL, FLAP, FULL = "server killed", "all killed", "flapping", "full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
-from tests.chaos.ledger import Pen
+from tests.chaos.ledger import ALL, FLAP, FULL, OUTAGE, Pen
 from tests.chaos.processes import Processes, Slot
 from tests.chaos.stores import Place
 from tests.chaos.tiers import Step, Tier
 
-OUTAGE, ALL, FLAP, FULL = "server killed", "all killed", "flapping", "full"
 _DOWN, _UP = 0.2, 0.3
 _STOPPED_TWICE = 0.3
 _GLANCE = 0.05
 
 
 class Mischief:
-    """Does one thing after another; ``done`` counts them, ``last`` is when the last was over."""
+    """Does one thing after another; ``done`` counts what happened, ``due`` what the plan had."""
 
     def __init__(self, tier: Tier, place: Place, processes: Processes, pen: Pen, seed: int) -> None:
         self.done: Counter[str] = Counter()
-        self.last = time.monotonic()
+        self.due: Counter[str] = Counter()
         self._tier = tier
         self._place = place
         self._processes = processes
         self._pen = pen
         self._dice = random.Random(seed)
         self._alone = asyncio.Lock()
-        self._kinds: dict[str, Callable[[], Awaitable[None]]] = {
+        self._kinds: dict[str, Callable[[], Awaitable[bool]]] = {
             "kill": self._kill,
             "stop": self._stop,
             "kill server": self._kill_server,
@@ -40,49 +40,61 @@ class Mischief:
             "fill": self._fill,
         }
 
-    async def run(self, steps: Iterable[Step], start: float) -> None:
-        for step in steps:
-            await asyncio.sleep(max(0.0, start + step.at - time.monotonic()))
-            await self._kinds[step.kind]()
-            self.done[step.kind] += 1
-            self.last = time.monotonic()
+    async def run(self, steps: Sequence[Step], start: float) -> None:
+        try:
+            for step in steps:
+                await asyncio.sleep(max(0.0, start + step.at - time.monotonic()))
+                self.done[step.kind] += await self._kinds[step.kind]()
+        finally:
+            until = time.monotonic() - start
+            self.due.update(step.kind for step in steps if step.at <= until)
 
-    async def _kill(self) -> None:
+    # --- each tells whether it happened ----------------------------------------------------------
+
+    async def _kill(self) -> bool:
         async with self._alone:
             slot = self._processes.choose("worker", self._dice)
-            if slot is not None:
-                await self._kill_these([slot])
+            if slot is None:
+                return False
+            await self._kill_these([slot])
+            # It may have ended by itself before the signal came.
+            return slot.code == -signal.SIGKILL
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> bool:
         """SIGTERM, now and then twice; its successor comes at once."""
         async with self._alone:
             slot = self._processes.choose("worker", self._dice)
             if slot is None:
-                return
+                return False
             self._processes.stop(slot)
             if self._dice.random() < _STOPPED_TWICE:
                 await asyncio.sleep(self._dice.uniform(0, 0.1))
                 self._processes.stop(slot)
             await slot.gone.wait()
+            return slot.code == 0
 
-    async def _kill_server(self) -> None:
+    async def _kill_server(self) -> bool:
         start = time.monotonic()
         await self._place.kill_server()
         await asyncio.sleep(self._dice.uniform(0, self._tier.longest_outage))
         await self._place.start_server()
         self._pen.fault(OUTAGE, start)
+        return True
 
-    async def _kill_all(self) -> None:
+    async def _kill_all(self) -> bool:
         """Producers, workers and the server, at one instant."""
         async with self._alone:
             start = time.monotonic()
-            self._processes.paused.clear()
             running = [slot for slot in self._processes.slots if slot.pid is not None]
+            if not running:
+                return False
+            self._processes.paused.clear()
             await asyncio.gather(self._kill_these(running), self._place.kill_server())
             await asyncio.sleep(self._dice.uniform(0, self._tier.longest_outage))
             await self._place.start_server()
             self._processes.paused.set()
             self._pen.fault(ALL, start)
+            return True
 
     async def _kill_these(self, slots: list[Slot]) -> None:
         gone = [slot.gone for slot in slots]
@@ -91,7 +103,7 @@ class Mischief:
         for one in gone:
             await one.wait()
 
-    async def _flap(self) -> None:
+    async def _flap(self) -> bool:
         assert self._place.network is not None
         start = time.monotonic()
         while time.monotonic() - start < self._tier.flap_for:
@@ -100,13 +112,15 @@ class Mischief:
             await self._place.network.up()
             await asyncio.sleep(_UP)
         self._pen.fault(FLAP, start)
+        return True
 
-    async def _fill(self) -> None:
+    async def _fill(self) -> bool:
         if not self._place.can_fill:
-            return
+            return False
         start = time.monotonic()
         while time.monotonic() - start < self._tier.fill_for:
             await self._place.fill()
             await asyncio.sleep(_GLANCE)
         await self._place.make_room()
         self._pen.fault(FULL, start)
+        return True

@@ -32,6 +32,8 @@ class Slot:
     generation: int = 0
     process: str = ""
     pid: int | None = None
+    # How the last one here ended.
+    code: int | None = None
     started: float = 0.0
     # Whether who ends is to be replaced.
     wanted: bool = True
@@ -112,7 +114,7 @@ class Processes:
         self._pen.note("gone", code, process=slot.process)
         if code not in slot.expected:
             self.crashes.append(f"{slot.process} ended with {code}")
-        slot.pid = None
+        slot.pid, slot.code = None, code
         if slot.kind == "producer" and code == 0:
             slot.wanted = False
         slot.gone.set()

@@ -13,6 +13,7 @@ from typing import Any
 
 from data_fetcher_core.core import Entry
 from data_fetcher_core.errors import StoreUnavailable
+from data_fetcher_core.events import ConsumerReaped, Event
 from data_fetcher_core.queue import KVStoreQueue
 from tests.chaos.cancelling import Fate
 from tests.chaos.ledger import Call, Pen, Reader
@@ -87,7 +88,7 @@ class Producer:
         self._standing = _read_standing(Path(orders.ledger))
 
     async def run(self) -> int:
-        queue = open_chaos(self._orders.url, self._orders.options, lambda _: None)
+        queue = open_chaos(self._orders.url, self._orders.options, self._hear)
         await until_open(queue)
         try:
             await self._bring_all(queue)
@@ -95,6 +96,11 @@ class Producer:
             with suppress(StoreUnavailable):
                 await queue.close()
         return 0
+
+    def _hear(self, event: Event) -> None:
+        """It takes up what the dead held, like everybody."""
+        if isinstance(event, ConsumerReaped):
+            self._pen.note("reaped", event.consumer)
 
     async def _bring_all(self, queue: KVStoreQueue) -> None:
         for names in self._standing.doubtful:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.conducting import Conductor, Outcome, conclude, until_sent
+from tests.chaos.conducting import Conductor, conclude, until_sent
 from tests.chaos.figures import Figures
 from tests.chaos.ledger import Call
+from tests.chaos.outcome import Outcome
 from tests.chaos.stores import open_place
 from tests.chaos.tiers import Tier, plan
 from tests.chaos.timing import latencies, percentile
@@ -21,11 +23,14 @@ _MANY_WORKERS = 1_000
 _SAMPLES = 300
 _SMALL = 10_000
 _TRICKLE = 40.0
+# While so many are drained, one at least is brought and timed.
+_REQUESTS_A_SAMPLE = 1_000
 # One part of the requests is for the thousand workers.
 _THEIR_PART = 10
 _FASTEST = 1e9
 _FLAT = 2.0
 _P99 = 0.05
+_MEASURED = "measured.json"
 
 
 @dataclass
@@ -126,8 +131,14 @@ async def conduct_scale(tier: Tier, kind: str, seed: int, folder: Path) -> tuple
             await conductor.ask("picture")
         finally:
             await zygote.close()
+    (folder / _MEASURED).write_text(json.dumps(asdict(run.measured)))
     outcome = conclude(conductor, kind, drained_at, 0, time.monotonic() - start)
     return outcome, run.measured
+
+
+def read_scale(folder: Path) -> Scale:
+    told = json.loads((folder / _MEASURED).read_text())
+    return Scale(**{**told, "costs": {int(size): cost for size, cost in told["costs"].items()}})
 
 
 def show_scale(outcome: Outcome, scale: Scale, show: Callable[..., None]) -> None:
@@ -141,12 +152,22 @@ def show_scale(outcome: Outcome, scale: Scale, show: Callable[..., None]) -> Non
         grown = round(scale.costs[sizes[-1]][lease] / scale.costs[sizes[0]][lease], 2)
         what = f"lease of {lease}, {sizes[-1]:,} against {sizes[0]:,} ({store})"
         show(row, what, grown, at_most=_FLAT, unit="×")
-    for what, which in (("while it fills", "sample"), ("while it drains", "trickle")):
-        slow = round(percentile(_of(outcome.records.calls, which), 99), 4)
-        show(row, f"enqueue p99 {what} ({store})", slow, at_most=_P99 * tier.slack, unit="s")
+    filling, draining = len(sizes) * _SAMPLES, -(-tier.requests // _REQUESTS_A_SAMPLE)
+    _show_enqueues(outcome, "while it fills", "sample", filling, show)
+    _show_enqueues(outcome, "while it drains", "trickle", draining, show)
     show(row, f"a second, 1,000 workers in one process ({store})", round(scale.alone), at_least=1)
     what = f"a second, {tier.processes} processes and a kill a second ({store})"
     show(row, what, round(scale.together), at_least=1)
+
+
+def _show_enqueues(
+    outcome: Outcome, what: str, who: str, least: int, show: Callable[..., None]
+) -> None:
+    row, store = "TIER-SCALE", outcome.store
+    took = _of(outcome.records.calls, who)
+    show(row, f"enqueues timed {what} ({store})", len(took), at_least=least)
+    slow, bound = round(percentile(took, 99), 4), _P99 * outcome.tier.slack
+    show(row, f"enqueue p99 {what} ({store})", slow, at_most=bound, unit="s")
 
 
 def _of(calls: list[Call], name: str) -> list[float]:

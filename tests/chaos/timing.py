@@ -25,14 +25,9 @@ def overlaps(start: float, end: float, faults: Iterable[Fault], recovery: float 
 
 def taken_up_after(records: Records, chronicle: Chronicle) -> list[float]:
     """From each death until what died with it was ready again, unless the store was away then."""
-    owners = {note.about: note.process for note in records.notes if note.kind == "born"}
-    first: dict[str, float] = {}
-    for note in records.notes:
-        if note.kind == "reaped" and note.about in owners:
-            process = owners[note.about]
-            first[process] = min(note.at, first.get(process, math.inf))
-    pairs = [(chronicle.died[name][0], at) for name, at in first.items() if name in chronicle.died]
-    return [at - died for died, at in pairs if not overlaps(died, at, records.faults, RECOVERY)]
+    died = chronicle.died
+    pairs = [(died[name][0], at) for name, at in chronicle.reaped.items() if name in died]
+    return [at - end for end, at in pairs if not overlaps(end, at, records.faults, RECOVERY)]
 
 
 def answered_after(records: Records, kinds: Sequence[str]) -> list[float]:
@@ -75,6 +70,15 @@ def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[f
     ]
 
 
+def told_unavailable(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> int:
+    """How many were told so though they met no fault of the store."""
+    return sum(
+        not overlaps(call.start, call.end or call.start, faults, RECOVERY)
+        for call in calls
+        if call.op == op and call.outcome == "unavailable"
+    )
+
+
 def stops(notes: Iterable[Note], away: Sequence[Fault]) -> list[float]:
     """From the first word to a process that it should stop until it was gone.
 
@@ -90,6 +94,13 @@ def stops(notes: Iterable[Note], away: Sequence[Fault]) -> list[float]:
     return [
         gone - told for told, gone in took if not overlaps(told - RECOVERY, gone, away, RECOVERY)
     ]
+
+
+def closed_under_load(records: Records) -> int:
+    """How many ended in peace before all was done: whoever is stopped then just goes home."""
+    done = [call.end for call in records.calls if call.op == "complete" and call.end is not None]
+    until = max(done, default=0.0)
+    return sum(note.kind == "closed" and note.at < until for note in records.notes)
 
 
 def last_trouble(records: Records) -> float:

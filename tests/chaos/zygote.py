@@ -49,9 +49,11 @@ class Zygote:
         """``wrap`` is a command that becomes the one it is given."""
         command = [*wrap, sys.executable, "-W", "error", "-m", "tests.chaos.zygote"]
         pipe = subprocess.PIPE
+        # A wrap may change the folder; what runs there is to be what runs here all the same.
+        here = {**os.environ, "PYTHONPATH": str(_ROOT)}
         with self.output.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *command, str(self.output), cwd=_ROOT, stdin=pipe, stdout=pipe, stderr=output
+                *command, str(self.output), env=here, stdin=pipe, stdout=pipe, stderr=output
             )
         self._listening = asyncio.ensure_future(self._listen())
         return self

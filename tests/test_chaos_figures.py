@@ -1,0 +1,204 @@
+"""The figures of a chaotic run: what they leave out, and what they are held to."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.__main__ import BAD_USAGE, BROKEN, HELD, main
+from tests.chaos.account import Picture, close
+from tests.chaos.auditor import read_picture
+from tests.chaos.explaining import read_chronicle
+from tests.chaos.figures import Figures
+from tests.chaos.ledger import OUTAGE, SUFFIX, Call, Fault, Note, Pen, Records
+from tests.chaos.mischief import Mischief
+from tests.chaos.outcome import Kept, Outcome, keep, read_kept, read_outcome
+from tests.chaos.poison import rate_of_others
+from tests.chaos.processes import Processes
+from tests.chaos.stores import SQLitePlace
+from tests.chaos.tiers import LONG, SHORT, Step, plan
+from tests.chaos.timing import (
+    answered_after,
+    closed_under_load,
+    latencies,
+    percentile,
+    stops,
+    taken_up_after,
+    told_unavailable,
+)
+from tests.test_chaos_account import TTL, leased, sent, settled
+
+# --- times -------------------------------------------------------------------------------------
+
+
+def test_times_leave_out_what_a_fault_explains() -> None:
+    slow = Call("enqueue", ("0-1",), "", "p0.1", 5.0, 9.0, "ok")
+    records = Records([sent("0-0"), slow], [], [Fault(OUTAGE, 4.0, 6.0)])
+    assert latencies(records.calls, "enqueue", records.faults) == [0.1]
+    assert answered_after(records, [OUTAGE]) == [3.0]
+    assert answered_after(records, ["flapping"]) == []
+
+
+def test_how_long_the_dead_were_mourned() -> None:
+    notes = [Note("born", "w0.1", 0.0, "consumer"), Note("killed", "w0.1", 5.0, "")]
+    notes += [Note("reaped", "w1.1", 8.0, "consumer"), Note("reaped", "w2.1", 9.0, "consumer")]
+    records = Records([], notes, [])
+    assert taken_up_after(records, read_chronicle(records, TTL)) == [3.0]
+    records.faults.append(Fault("full", 6.0, 7.0))
+    assert taken_up_after(records, read_chronicle(records, TTL)) == []
+
+
+def test_how_long_a_stop_took() -> None:
+    told = [Note("told to stop", "w0.1", at, "") for at in (10.0, 11.0)]
+    assert stops([*told, Note("gone", "w0.1", 12.0, "0")], []) == [2.0]
+    assert stops([*told, Note("gone", "w0.1", 12.0, "0")], [Fault("full", 11.0, 11.5)]) == []
+    assert stops([*told, Note("gone", "w0.1", 12.0, "-9")], []) == []
+
+
+def test_percentiles() -> None:
+    assert percentile(range(1, 101), 99) == 99
+    assert percentile([], 99) == 0.0
+
+
+def test_one_seed_is_one_plan() -> None:
+    assert plan(SHORT, 7, has_server=True) == plan(SHORT, 7, has_server=True)
+    assert plan(SHORT, 7, has_server=True) != plan(SHORT, 8, has_server=True)
+    kinds = [step.kind for steps in plan(SHORT, 7, has_server=True).values() for step in steps]
+    assert kinds.count("kill") >= 10
+    assert kinds.count("kill server") >= 3
+    assert "kill server" not in {step.kind for step in plan(SHORT, 7, has_server=False)["store"]}
+    assert len(plan(LONG, 7, has_server=True)["workers"]) >= 900
+
+
+def test_who_is_told_unavailable_without_a_fault() -> None:
+    fault = Fault(OUTAGE, 4.0, 6.0)
+    quiet = [sent("0-0", outcome="unavailable"), sent("0-1", outcome="ok")]
+    met = [sent("0-2", outcome="unavailable", at=at) for at in (3.95, 5.0, 7.9)]
+    assert told_unavailable([*quiet, *met], "enqueue", [fault]) == 1
+    assert told_unavailable([*quiet, *met], "complete", [fault]) == 0
+    assert latencies([*quiet, *met], "enqueue", [fault]) == [0.1]
+
+
+def test_who_goes_home_after_the_work_was_not_stopped_under_load() -> None:
+    notes = [Note("closed", "w0.1", 1.5, ""), Note("closed", "w1.1", 3.0, "")]
+    records = Records([settled("complete", "0-0", "a", at=2.0)], notes, [])
+    assert closed_under_load(records) == 1
+
+
+# --- what happened, and what was planned -------------------------------------------------------
+
+
+KEPT = Kept(
+    tier=dataclasses.replace(SHORT, name="quiet", requests=1),
+    store="sqlite",
+    seed=7,
+    faults=Counter(kill=450),
+    planned=Counter(kill=900),
+    drained_at=9.0,
+    lost_replies=3,
+    torn_steps=0,
+    crashes=(),
+    seconds=12.5,
+)
+
+
+def outcome(
+    calls: Sequence[Call] = (), notes: Sequence[Note] = (), kept: Kept = KEPT, **picture: Any
+) -> Outcome:
+    records = Records(list(calls), list(notes), [])
+    seen = Picture(**{"completed": (), "dead": (), **picture})
+    account = close(records, seen, read_chronicle(records, TTL), max_deaths=5)
+    return Outcome(**vars(kept), account=account, records=records, picture=seen, said="")
+
+
+def shown(of: Outcome) -> dict[str, tuple[float, dict[str, float]]]:
+    found: dict[str, tuple[float, dict[str, float]]] = {}
+
+    def show(row: str, what: str, value: float, unit: str = "", **bound: float) -> None:
+        found[f"{row} {what.removesuffix(' (sqlite)')}"] = (value, bound)
+
+    Figures(of, show).all()
+    return found
+
+
+def test_half_of_the_planned_kills_must_have_happened() -> None:
+    figures = shown(outcome())
+    assert figures["F1 workers killed"] == (450, {"at_least": 450})
+    assert figures["TIER-QUIET worker kills"] == (450, {"at_least": 450})
+
+
+def test_without_kills_nobody_is_unlucky() -> None:
+    what = "F32 others killed five times, the last time alone"
+    assert shown(outcome())[what] == (0, {"at_most": 0})
+    processes = [f"w{number}.1" for number in range(51)]
+    notes = [Note("born", process, 0.0, process) for process in processes]
+    notes += [Note("killed", process, 1.0, "") for process in [*processes, "p0.1"]]
+    assert shown(outcome(notes=notes))[what] == (0, {"at_most": 2})
+
+
+def test_who_is_told_unavailable_is_shown() -> None:
+    calls = [sent("0-0", outcome="unavailable"), settled("complete", "0-1", "a", "unavailable")]
+    figures = shown(outcome(calls))
+    for op in ("enqueue", "complete"):
+        what = f"TIER-QUIET {op}s told unavailable outside faults"
+        assert figures[what] == (1, {"exactly": 0})
+
+
+def test_what_was_refused_is_no_throughput() -> None:
+    calls = [leased("0-0", "a", at=1.0)]
+    done = [settled("complete", f"0-{n}", "a", at=float(n)) for n in range(1, 21)]
+    lost = [settled("complete", f"1-{n}", "a", "lost", at=1.5) for n in range(200)]
+    assert rate_of_others(outcome([*calls, *done, *lost])) == rate_of_others(outcome(calls + done))
+
+
+async def test_what_found_nobody_did_not_happen(tmp_path: Path) -> None:
+    pen = Pen(tmp_path / f"conductor{SUFFIX}", "conductor")
+    processes = Processes(tmp_path, pen, tmp_path / "output")
+    mischief = Mischief(SHORT, SQLitePlace(tmp_path, None), processes, pen, seed=1)
+    steps = [Step(0.0, kind) for kind in ("kill", "stop", "kill all", "fill")]
+    await mischief.run(steps, time.monotonic())
+    pen.close()
+    assert mischief.done.total() == 0
+    assert mischief.due == Counter(step.kind for step in steps)
+
+
+# --- closed once more --------------------------------------------------------------------------
+
+
+def kept_run(folder: Path, *, completed: Sequence[str]) -> Path:
+    folder.mkdir()
+    pen = Pen(folder / f"w0{SUFFIX}", "w0.1")
+    pen.end(pen.begin("enqueue", ["0-0"]), "ok")
+    pen.whole("lease", ["0-0"], time.monotonic(), "ok", "a")
+    pen.end(pen.begin("complete", ["0-0"], "a"), "ok")
+    pen.close()
+    picture = {"completed": completed, "dead": [], "queued": [], "stats": {}, "miscounted": {}}
+    (folder / "picture.json").write_text(json.dumps(picture))
+    harmless = dataclasses.replace(KEPT.tier, poison_every=0)
+    kept = dataclasses.replace(KEPT, tier=harmless, drained_at=time.monotonic())
+    keep(kept, folder)
+    assert read_kept(folder) == kept
+    return folder
+
+
+def test_a_kept_run_is_closed_once_more(tmp_path: Path) -> None:
+    kept_run(tmp_path / "sqlite", completed=["0-0"])
+    assert read_outcome(tmp_path / "sqlite").account.problems() == []
+    assert read_picture(tmp_path / "sqlite" / "picture.json").buried_at == {}
+    assert main(["--again", str(tmp_path)]) == HELD
+    assert main(["--again", str(kept_run(tmp_path / "redis", completed=[]))]) == BROKEN
+    assert main(["--again", str(tmp_path)]) == BROKEN
+
+
+def test_nothing_was_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--again", str(tmp_path)])
+    assert ended.value.code == BAD_USAGE
+    assert "no run that came to its end" in capsys.readouterr().err
