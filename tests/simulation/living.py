@@ -112,10 +112,12 @@ class QueueLife:
             done = group.create_task(_wait_for_all(keepers))
             going = group.create_task(self._leaving.wait())
             await asyncio.wait([done, going], return_when=asyncio.FIRST_COMPLETED)
+            # Who was asked to go, and went long after that, has not seen that nothing is left.
+            saw_the_end = done.done()
             for task in (*helpers, *keepers, done, going):
                 task.cancel()
         await self._close()
-        return self._is_over()
+        return saw_the_end and self._is_over()
 
     async def _close(self) -> None:
         """As long as it takes: a process that cannot say goodbye is found dead by the others."""
