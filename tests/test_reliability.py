@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -68,12 +69,29 @@ def test_what_evidence_has_let_pass_holds_here_too(tmp_path: Path) -> None:
 
 
 def test_the_verdict_of_a_row() -> None:
-    assert verdict({}) is Verdict.SILENT
-    assert verdict({"tests": _said()}) is Verdict.SILENT
-    assert verdict({"tests": _said(LOST)}) is Verdict.HELD
-    assert verdict({"tests": _said(LOST, replace(LOST, value=1))}) is Verdict.BROKEN
-    assert verdict({"tests": _said(LOST, failures=("test_x: no",))}) is Verdict.BROKEN
-    assert verdict({"tests": _said(LOST), "power": _said(failures=("no",))}) is Verdict.BROKEN
+    fault = CATALOGUE["F1"]
+    assert verdict(fault, {}) is Verdict.SILENT
+    assert verdict(fault, {"tests": _said()}) is Verdict.SILENT
+    assert verdict(fault, {"tests": _said(LOST)}) is Verdict.HELD
+    assert verdict(fault, {"tests": _said(LOST, replace(LOST, value=1))}) is Verdict.BROKEN
+    assert verdict(fault, {"tests": _said(LOST, failures=("test_x: no",))}) is Verdict.BROKEN
+    broken = {"tests": _said(LOST), "power": _said(failures=("no",))}
+    assert verdict(fault, broken) is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("row", [row for row, fault in CATALOGUE.items() if fault.by])
+def test_a_row_has_held_in_part_until_every_command_that_is_to_show_it_has(row: str) -> None:
+    fault, said = CATALOGUE[row], {"tests": _said(LOST)}
+    for name in fault.by:
+        assert verdict(fault, said) is Verdict.PARTLY
+        said[name] = _said(LOST)
+    assert verdict(fault, said) is Verdict.HELD
+
+
+def test_a_row_of_which_a_test_was_skipped_has_held_in_part() -> None:
+    skipped = replace(_said(LOST), skipped=("test_x: nothing may be mounted",))
+    assert verdict(CATALOGUE["F1"], {"tests": skipped}) is Verdict.PARTLY
+    assert verdict(CATALOGUE["F1"], {"tests": replace(skipped, figures=())}) is Verdict.SILENT
 
 
 def test_of_many_figures_the_one_nearest_to_its_bound_is_told() -> None:
@@ -122,6 +140,8 @@ def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> Non
             F1=_said(LOST, measured=TUESDAY),
             F2=_said(Figure("F2", "lost", 3, "= 0"), measured=TUESDAY),
             F8=_said(failures=("test_x: it <b>|broke",), measured=TUESDAY),
+            F38=replace(_said(LOST, measured=TUESDAY), skipped=("test_y: no strace",)),
+            F45=_said(LOST, measured=TUESDAY),
         ),
         tmp_path,
     )
@@ -131,7 +151,9 @@ def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> Non
     assert "lost **3** (= 0) | **no** |" in _line_of("F2", page)
     assert "no figure | no figure |" in _line_of("F3", page)
     assert "**failed:** test_x: it &lt;b>\\|broke | **no** |" in _line_of("F8", page)
-    assert f"**1 held**, 2 broken, {len(CATALOGUE) - 3} without a figure." in page
+    assert "lost **0** (= 0)<br>**skipped:** test_y: no strace | in part |" in _line_of("F38", page)
+    assert "lost **0** (= 0) | in part |" in _line_of("F45", page)
+    assert f"**1 held**, 2 in part, 2 broken, {len(CATALOGUE) - 5} without a figure." in page
 
 
 def test_a_row_of_another_day_says_so(tmp_path: Path) -> None:
@@ -156,10 +178,13 @@ def test_what_a_command_has_said_is_on_the_page(tmp_path: Path) -> None:
     assert "```text\na\n` ` `\nb\n```" in page
 
 
-def test_a_row_without_a_figure_says_what_would_bring_one(tmp_path: Path) -> None:
-    assert "wants `python -m tests.power --cuts 10000`" in _line_of(
-        "F45", markdown(Kept(), tmp_path)
-    )
+def test_a_row_says_what_it_wants_whatever_else_has_shown_it(tmp_path: Path) -> None:
+    wanted = "wants `python -m tests.power --cuts 10000` |"
+    assert wanted in _line_of("F45", markdown(Kept(), tmp_path))
+    kept = _kept(F45=replace(_said(LOST), tests={"test_cuts": 2}))
+    assert f"`test_cuts` (2), {wanted}" in _line_of("F45", markdown(kept, tmp_path))
+    kept.rows["F45"]["power"] = _said(LOST)
+    assert "wants" not in _line_of("F45", markdown(kept, tmp_path))
 
 
 # --- merging -------------------------------------------------------------------------------------
@@ -189,6 +214,7 @@ def test_a_source_replaces_only_what_it_said_itself() -> None:
 
 def test_what_is_saved_is_loaded_again(tmp_path: Path) -> None:
     kept = _kept(F1=_said(LOST, failures=("no",)), F2=_said(LOST, measured=TUESDAY))
+    kept.rows["F3"] = {"tests": replace(_said(LOST), skipped=("test_x: no strace",))}
     kept.outputs["power"] = Output(MONDAY, "python -m tests.power", 0, 1.5, "é")
     save(tmp_path / "new" / "figures.json", kept)
     assert load(tmp_path / "new" / "figures.json") == kept
@@ -255,6 +281,16 @@ def test_cases_become_statements_about_rows(
     assert set(said) == {"F1", "F9"}
 
 
+def test_a_skipped_case_is_told_of_the_rows_it_would_have_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    monkeypatch.setattr("tests.reliability.proving.ROOT", tmp_path)
+    skipped = Case("test_sample.py::test_broken", "skipped", "no strace")
+    reason = "test_sample.py::test_broken: no strace"
+    assert statements([skipped], MONDAY) == {"F8": Statement(MONDAY, skipped=(reason,))}
+
+
 def test_the_files_about_a_row_are_found(tmp_path: Path) -> None:
     (tmp_path / "test_sample.py").write_text(SAMPLE)
     (tmp_path / "test_other.py").write_text("def test_x():\n    assert 'F1'\n")
@@ -287,8 +323,9 @@ def test_a_command_that_does_not_end_well_breaks_its_rows(tmp_path: Path, code: 
     evidence.figures = [cuts]
     evidence.save(written)
     said = figures_of(POWER, Ran(code, 1.0, ""), written, MONDAY)
-    assert verdict({"power": said["F44"]}) is Verdict.HELD
-    assert ("F45" in said and verdict({"power": said["F45"]}) is Verdict.BROKEN) is (code != 0)
+    assert verdict(CATALOGUE["F44"], {"power": said["F44"]}) is Verdict.HELD
+    broken = "F45" in said and verdict(CATALOGUE["F45"], {"power": said["F45"]}) is Verdict.BROKEN
+    assert broken is (code != 0)
 
 
 def test_a_command_that_wrote_nothing_says_nothing(tmp_path: Path) -> None:
@@ -334,18 +371,30 @@ def _render(figures: Path, *more: str) -> int:
     return main(["--from", str(figures), "--markdown", str(page), *more])
 
 
+def _saved(path: Path, rows: dict[str, Statement], without: Collection[str] = ()) -> Path:
+    """All of them shown by tests, and by the commands that are to show them."""
+    kept = _kept(**rows)
+    for row, said in kept.rows.items():
+        said.update({name: rows[row] for name in CATALOGUE[row].by if name not in without})
+    save(path, kept)
+    return path
+
+
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "figures.json"
     all_held = {row: _said(replace(LOST, fault=row)) for row in CATALOGUE}
-    save(path, _kept(**all_held))
-    assert _render(path) == 0
+    assert _render(_saved(path, all_held)) == 0
+    assert _render(_saved(path, all_held, without=["power"])) == 3
+    assert "F45  in part" in capsys.readouterr().out
+    assert _render(path, "--only", "F1,F44") == 0
+    assert _render(path, "--only", "F45") == 3
+    assert "wants `python -m tests.power --cuts 10000`" in capsys.readouterr().out
     save(path, _kept(**{**all_held, "F2": _said(replace(LOST, value=1))}))
     assert _render(path) == 1
     assert "F2  BROKEN" in capsys.readouterr().out
     assert _render(path, "--only", "F1,f9") == 0
     del all_held["F9"]
-    save(path, _kept(**all_held))
-    assert _render(path) == 3
+    assert _render(_saved(path, all_held)) == 3
     assert "F9  no figure" in capsys.readouterr().out
     assert "| F9 |" in path.with_suffix(".md").read_text()
 
@@ -368,7 +417,7 @@ def test_help_tells_the_exit_codes() -> None:
         timeout=60,
         cwd=TESTS_FOLDER.parent,
     )
-    assert "3 a row has no figure" in " ".join(said.stdout.split())
+    assert "3 a row has no figure, or held in part" in " ".join(said.stdout.split())
 
 
 def test_a_line_is_written_for_each_test(tmp_path: Path) -> None:
