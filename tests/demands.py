@@ -1,0 +1,49 @@
+"""What a test cannot do without: where it is missing the test fails, and says how to get it.
+
+A test that is skipped shows nothing, and nobody notices.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.small_disks import SmallDisk, small_disk
+
+_STRACE = "this needs strace, which injects faults into system calls (Debian: apt install strace)"
+_PTRACE = "strace may not attach to another process here: be root, or set kernel.yama.ptrace_scope"
+_MOUNTS = (
+    "this needs a file system of its own, mounted by unshare and nsenter (Debian: apt install"
+    " util-linux): be root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1;"
+    " in a container, --cap-add SYS_ADMIN)"
+)
+
+
+@contextmanager
+def injected(pid: int, faults: str) -> Iterator[None]:
+    """What strace does to the system calls of a process, for as long as it lives or this lasts."""
+    strace = shutil.which("strace") or pytest.fail(_STRACE, pytrace=False)
+    command = [strace, "-f", "-p", str(pid), "-o", "/dev/null", "-e", f"inject={faults}"]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    with tracer, tracer.stderr:
+        said = tracer.stderr.readline()
+        if "attached" not in said:
+            pytest.fail(f"{_PTRACE}: {said}", pytrace=False)
+        yield
+        tracer.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def demanded_disk(place: Path, size: str = "2m") -> Iterator[SmallDisk]:
+    place.mkdir()
+    with small_disk(place, size) as found:
+        if found is None:
+            pytest.fail(_MOUNTS, pytrace=False)
+        yield found
