@@ -342,3 +342,9 @@ def test_one_seed_is_one_plan() -> None:
     assert kinds.count("kill server") >= 3
     assert "kill server" not in {step.kind for step in plan(SHORT, 7, has_server=False)["store"]}
     assert len(plan(LONG, 7, has_server=True)["workers"]) >= 900
+
+
+def test_a_part_of_a_tier_is_still_that_tier_and_says_how_much_of_it() -> None:
+    half = SHORT.lasting(0.25)
+    assert (half.name, half.share, half.requests) == ("short", 0.5, 2_500)
+    assert SHORT.lasting(0.5) == SHORT

@@ -69,9 +69,10 @@ class Figures:
         lies = sum(map(len, account.lies.values()))
         show(row, "contradictions between ledgers and store", lies, exactly=0)
         show(row, "processes that crashed", len(self._outcome.crashes), exactly=0)
-        show(row, "worker kills", faults["kill"], at_least=10 if tier.name == "short" else 1)
+        kills, cancels = max(1, int(10 * tier.share)), int(1_000 * tier.share)
+        show(row, "worker kills", faults["kill"], at_least=kills if tier.name == "short" else 1)
         if tier.name == "short":
-            show(row, "cancelled calls", self._told("cancelled"), at_least=1_000)
+            show(row, "cancelled calls", self._told("cancelled"), at_least=cancels)
         self._times(row)
 
     def _times(self, row: str) -> None:
@@ -174,7 +175,8 @@ class Figures:
 
     def _show(self, row: str, what: str, value: float, **how: Any) -> None:
         shown = round(value, 3) if isinstance(value, float) else value
-        self._show_plainly(row, f"{what} ({self._outcome.store})", shown, **how)
+        part = "" if self._outcome.tier.share >= 1 else ", a part of the tier"
+        self._show_plainly(row, f"{what} ({self._outcome.store}{part})", shown, **how)
 
     def _show_slowest(self, row: str, what: str, waits: Sequence[float], bound: float) -> None:
         """Nothing where each of them met another fault: what was not measured is not shown."""
