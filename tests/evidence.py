@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.reliability.faults import CATALOGUE
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -23,7 +25,8 @@ class Figure:
 
 
 class Evidence:
-    """Call it with a figure and exactly one bound; what breaks its bound fails at once."""
+    """Call it with a figure and exactly one bound; what breaks its bound fails at once, and so
+    does a figure of no row, which would be on no page."""
 
     def __init__(self) -> None:
         self.figures: list[Figure] = []
@@ -39,6 +42,7 @@ class Evidence:
         at_least: float | None = None,
         unit: str = "",
     ) -> None:
+        assert fault in CATALOGUE, f"{fault} is no row of tests/reliability/faults.py"
         bounds = {"=": exactly, "≤": at_most, "≥": at_least}
         ((sign, bound),) = [(sign, bound) for sign, bound in bounds.items() if bound is not None]
         self.figures.append(Figure(fault, what, value, f"{sign} {bound}", unit))

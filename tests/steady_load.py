@@ -39,6 +39,7 @@ class SteadyLoad:
         self.deliveries: list[Delivery] = []
         self.completed: dict[str, float] = {}
         self.refusals: Counter[str] = Counter()
+        self.gave_up_after: list[float] = []
         self.slowest = 0.0
         self._queue = queue
         self._workers = workers
@@ -100,10 +101,15 @@ class SteadyLoad:
         try:
             return await verb
         except (StoreUnavailable, LeaseLost) as refusal:
-            self.refusals[type(refusal).__name__] += 1
+            self._note(refusal, time.monotonic() - start)
             return None
         finally:
             self.slowest = max(self.slowest, time.monotonic() - start - allowed)
+
+    def _note(self, refusal: Exception, after: float) -> None:
+        self.refusals[type(refusal).__name__] += 1
+        if isinstance(refusal, StoreUnavailable):
+            self.gave_up_after.append(after)
 
     # --- afterwards ------------------------------------------------------------------------------
 
@@ -137,6 +143,15 @@ class SteadyLoad:
             },
             tokens_reused=len(self.deliveries) - len({d.token for d in self.deliveries}),
         )
+
+    def failed_early(self, op_timeout: float) -> int:
+        """Callers who were told that the store is away before their time was up."""
+        return sum(after < op_timeout for after in self.gave_up_after)
+
+    def sent_within(self, start: float, end: float) -> set[str]:
+        """What was acknowledged in this time: all that a server may forget that came back with
+        what it had before."""
+        return {name for name, at in self.sent.items() if start <= at <= end}
 
     def within(self, start: float, end: float) -> set[str]:
         """Whatever was sent, delivered or completed in this time."""

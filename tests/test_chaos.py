@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,6 @@ async def test_the_short_tier_on_redis(tmp_path: Path, shows: Evidence) -> None:
 @pytest.mark.slow
 async def test_the_short_tier_on_sqlite(tmp_path: Path, shows: Evidence) -> None:
     """A part of it, so that both fit into a minute and a half."""
-    smaller = dataclasses.replace(SHORT.lasting(0.25), name="short, a part")
-    outcome = await conduct(smaller, "sqlite", _SEED, tmp_path)
+    outcome = await conduct(SHORT.lasting(0.25), "sqlite", _SEED, tmp_path)
     assert outcome.account.problems() == []
     Figures(outcome, shows).all()

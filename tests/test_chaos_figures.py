@@ -96,7 +96,7 @@ def test_who_goes_home_after_the_work_was_not_stopped_under_load() -> None:
 
 
 KEPT = Kept(
-    tier=dataclasses.replace(SHORT, name="quiet", requests=1),
+    tier=dataclasses.replace(SHORT, name="scale", requests=1),
     store="sqlite",
     seed=7,
     faults=Counter(kill=450),
@@ -131,7 +131,7 @@ def shown(of: Outcome) -> dict[str, tuple[float, dict[str, float]]]:
 def test_half_of_the_planned_kills_must_have_happened() -> None:
     figures = shown(outcome())
     assert figures["F1 workers killed"] == (450, {"at_least": 450})
-    assert figures["TIER-QUIET worker kills"] == (450, {"at_least": 450})
+    assert figures["TIER-SCALE worker kills"] == (450, {"at_least": 450})
 
 
 def test_without_kills_nobody_is_unlucky() -> None:
@@ -147,7 +147,7 @@ def test_who_is_told_unavailable_is_shown() -> None:
     calls = [sent("0-0", outcome="unavailable"), settled("complete", "0-1", "a", "unavailable")]
     figures = shown(outcome(calls))
     for op in ("enqueue", "complete"):
-        what = f"TIER-QUIET {op}s told unavailable outside faults"
+        what = f"TIER-SCALE {op}s told unavailable outside faults"
         assert figures[what] == (1, {"exactly": 0})
 
 
@@ -181,7 +181,8 @@ def kept_run(folder: Path, *, completed: Sequence[str]) -> Path:
     pen.close()
     picture = {"completed": completed, "dead": [], "queued": [], "stats": {}, "miscounted": {}}
     (folder / "picture.json").write_text(json.dumps(picture))
-    harmless = dataclasses.replace(KEPT.tier, poison_every=0)
+    # So little of the tier that nothing is asked for but one kill.
+    harmless = dataclasses.replace(SHORT, requests=1, share=0.0, poison_every=0)
     kept = dataclasses.replace(KEPT, tier=harmless, drained_at=time.monotonic())
     keep(kept, folder)
     assert read_kept(folder) == kept
@@ -202,3 +203,9 @@ def test_nothing_was_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         main(["--again", str(tmp_path)])
     assert ended.value.code == BAD_USAGE
     assert "no run that came to its end" in capsys.readouterr().err
+
+
+def test_a_part_of_a_tier_is_still_that_tier_and_says_how_much_of_it() -> None:
+    half = SHORT.lasting(0.25)
+    assert (half.name, half.share, half.requests) == ("short", 0.5, 2_500)
+    assert SHORT.lasting(0.5) == SHORT

@@ -18,10 +18,11 @@ from data_fetcher_core.events import Event, GoesOn, Paused
 from data_fetcher_core.fetcher import Fetcher
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from tests.crawls import Crawl, NotedSite, check, check_output, looked_after
+from tests.demands import demanded_disk
 from tests.evidence import Evidence
 from tests.fetching import ListLocator, Loader, page, plan_of, url
 from tests.harness import background
-from tests.small_disks import SmallDisk, small_disk
+from tests.small_disks import SmallDisk
 from tests.sqlite_support import Tap, sqlite_error
 from tests.waiting import until
 
@@ -33,11 +34,7 @@ _PAUSED = "PAUSED, nothing is lost: "
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    with small_disk(place) as found:
-        if found is None:
-            pytest.skip("nothing may be mounted here; the other test pretends a full disk")
+    with demanded_disk(tmp_path / "disk") as found:
         yield found
 
 

@@ -33,3 +33,8 @@ def test_what_does_not_hold_fails(value: float, bound: dict[str, Any]) -> None:
 def test_a_figure_without_a_bound_says_nothing() -> None:
     with pytest.raises(ValueError, match="unpack"):
         Evidence()("F1", "lost", 0)
+
+
+def test_a_figure_of_no_row_is_not_dropped_in_silence() -> None:
+    with pytest.raises(AssertionError, match="TIER-SHORT, A PART is no row"):
+        Evidence()("TIER-SHORT, A PART", "lost", 0, exactly=0)

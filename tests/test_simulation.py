@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,12 @@ import pytest
 
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from tests.evidence import Evidence, load
-from tests.simulation.__main__ import FOUND_WITHIN, main
+from tests.simulation.__main__ import _BY_A_ZOMBIE, FOUND_WITHIN, _keep, _Progress, main
 from tests.simulation.ablations import ALL, BY_NAME, Ablation
 from tests.simulation.loop import Stuck, VirtualLoop, start_in
 from tests.simulation.plan import KINDS, REQUESTS, WORKERS, Plan, draw, skewed, straight
 from tests.simulation.process import Process, SkewedClock
-from tests.simulation.running import differing_by_clock, find, run_many, simulate
+from tests.simulation.running import Summary, find, run_many, run_seeds, simulate, skew_clocks
 from tests.simulation.shrinking import shrink
 
 SEEDS, PARTS = 200, 4
@@ -86,8 +88,9 @@ def test_what_the_package_asks_for_time_and_chance_is_itself_again_afterwards() 
 
 def test_a_clock_that_is_an_hour_wrong_changes_nothing(shows: Evidence) -> None:
     seeds = range(100, 105)
-    shows("F27", "worlds with clocks an hour wrong, each way", 2 * len(seeds), at_least=10)
-    shows("F27", "traces that differ by it", len(differing_by_clock(seeds)), exactly=0)
+    worlds, differing = skew_clocks(seeds)
+    shows("F27", "worlds with clocks an hour wrong, each way", worlds, at_least=10)
+    shows("F27", "traces that differ by it", len(differing), exactly=0)
 
 
 def test_a_queue_that_goes_by_its_own_clock_would_be_noticed(
@@ -95,6 +98,7 @@ def test_a_queue_that_goes_by_its_own_clock_would_be_noticed(
 ) -> None:
     monkeypatch.setattr(TransactionalEngine, "_now", lambda _: round(time.time() * 1e6))
     assert simulate(straight(draw(100))).trace != simulate(skewed(draw(100))).trace
+    assert skew_clocks([100]) == (2, [100])
 
 
 # --- what is broken is found -------------------------------------------------------------------
@@ -138,6 +142,53 @@ def test_the_command_keeps_its_figures(
     assert kept["SIM", "worlds with a broken promise"] == 0
     assert kept["F27", "traces that differ by it"] == 0
     assert json.loads(figures.read_text())
+
+
+def _figures_of(summary: Summary, asked: int) -> dict[tuple[str, str], float | str]:
+    """Those that are kept, up to the first that is broken."""
+    evidence, progress = Evidence(), _Progress(asked)
+    with contextlib.suppress(AssertionError):
+        _keep(summary, asked, progress, evidence)
+    return {(figure.fault, figure.what): figure.value for figure in evidence.figures}
+
+
+def test_what_is_kept_of_zombies_is_counted_by_their_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promise that is broken otherwise is none of theirs."""
+    monkeypatch.setattr("tests.simulation.__main__._SKEWED", 1)
+    effect, worlds = ("F24", "settlements of zombies that had an effect"), "worlds with a broken"
+    summary = run_seeds(range(12))
+    summary.failures, summary.violations["early"] = [(3, "queue")], 1
+    kept = _figures_of(summary, 12)
+    assert (kept[effect], kept["SIM", f"{worlds} promise"]) == (0, 1)
+    summary.violations[_BY_A_ZOMBIE] = 2
+    assert _figures_of(summary, 12)[effect] == 2
+
+
+def test_violations_are_counted_by_the_rule_that_was_broken() -> None:
+    ablation = BY_NAME["unfenced settle"]
+    with ablation.applied():
+        summary = run_seeds(range(12, 16))
+    assert len(summary.failures) == 2
+    assert summary.violations[_BY_A_ZOMBIE] > summary.violations["two holders"] == 0
+    assert run_seeds(range(12, 16)).violations == Counter()
+
+
+def test_fewer_seeds_than_were_asked_for_are_not_enough() -> None:
+    assert ("SIM", "operations") not in _figures_of(run_seeds(range(2)), 3)
+
+
+def test_the_broken_are_named_as_soon_as_they_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    progress, summary = _Progress(2_000), Summary(seeds=20)
+    progress.tell(summary)
+    assert capsys.readouterr().out == ""
+    summary.failures += [(812, "queue"), (1711, "fetch")]
+    progress.tell(summary)
+    assert "2 broken: 812, 1711 fetch \n" in capsys.readouterr().out
+    progress.tell(summary)
+    assert capsys.readouterr().out == "", "nothing is new"
+    summary.failures += [(n, "queue") for n in range(4)]
+    progress.tell(summary)
+    assert "6 broken: 812, 1711 fetch, 0, 1, 2, … \n" in capsys.readouterr().out
 
 
 def test_the_command_shows_what_is_broken(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 import sqlite3
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,9 +18,9 @@ from data_fetcher_core.errors import (
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.kv_store.sqlite.faults import as_store_error
+from tests.demands import injected
 from tests.evidence import Evidence
 from tests.sqlite_support import (
-    Child,
     Tap,
     as_one_group,
     child,
@@ -35,15 +30,10 @@ from tests.sqlite_support import (
     sqlite_error,
 )
 
-# Keeps what it is told line by line; "fail" makes its syncs fail where nothing else can.
+# Keeps what it is told line by line.
 KEEP = """
-from tests.sqlite_support import Tap, sqlite_error
-tap = Tap()
-store = SQLiteStore(sys.argv[1], connect=tap.connect)
+store = SQLiteStore(sys.argv[1])
 while line := wait().strip():
-    if line == "fail":
-        tap.fail("COMMIT", sqlite_error(sqlite3.SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC"))
-        continue
     try:
         asyncio.run(store.transact(lambda tx: tx.put_many([(line.encode(), bytes(300))])))
         say("kept")
@@ -93,36 +83,13 @@ async def test_an_error_inside_a_group_costs_the_others_a_second_run_only(path: 
         assert list(await everything(store)) == [b"a", b"b", b"c"]
 
 
-@contextmanager
-def _failing_syncs(other: Child) -> Iterator[None]:
-    """Every sync of the process fails; by the kernel where that is allowed, else by itself."""
-    strace = shutil.which("strace")
-    if strace is None:
-        other.tell("fail")
-        yield
-        return
-    faults = "fsync,fdatasync:error=EIO"
-    tracer = subprocess.Popen(
-        [strace, "-f", "-p", str(other.pid), "-o", "/dev/null", "-e", f"inject={faults}"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert tracer.stderr is not None
-    with tracer, tracer.stderr:
-        attached = "attached" in tracer.stderr.readline()
-        if not attached:
-            other.tell("fail")
-        yield
-        tracer.send_signal(signal.SIGINT)
-
-
 async def test_nothing_is_acknowledged_that_could_not_be_synced(
     path: Path, shows: Evidence
 ) -> None:
     with child(KEEP, path) as other:
         other.tell("a")
         other.expect("kept")
-        with _failing_syncs(other):
+        with injected(other.pid, "fsync,fdatasync:error=EIO"):
             other.tell("b")
             shows("F44", "a sync that fails (EIO): told", other.hear(), exactly="StoreUnavailable")
         other.tell("c")

@@ -21,6 +21,7 @@ from tests.conftest import MakeQueue, OpenStore
 from tests.evidence import Evidence
 from tests.harness import accounted, everything, items, letters, places
 from tests.servers import RedisServer
+from tests.waiting import failure_of
 
 MEBIBYTE = "a" * 2**20
 NO_TEXTS: list[Any] = [None, 5, b"bytes", ("a",), True, 1.5]
@@ -54,19 +55,19 @@ def shown(value: Any) -> str:
 
 @pytest.mark.parametrize("delay", [d for d in NEVER_A_DURATION if d is not None], ids=shown)
 async def test_a_delay_that_cannot_be(queue: KVStoreQueue, delay: Any, shows: Evidence) -> None:
-    for enqueue in (
-        lambda: queue.enqueue(["x"], delay=delay),
-        lambda: queue.enqueue([Entry("x", delay=delay)]),
-    ):
-        with pytest.raises(ValidationError, match="delay"):
-            await enqueue()
     await queue.enqueue(["kept"])
     (lease,) = await queue.lease()
-    with pytest.raises(ValidationError, match="delay"):
-        await lease.release(delay=delay)
+    places_for_it = (
+        lambda: queue.enqueue(["x"], delay=delay),
+        lambda: queue.enqueue([Entry("x", delay=delay)]),
+        lambda: lease.release(delay=delay),
+    )
+    told = [await failure_of(give()) for give in places_for_it]
+    refusals = [error for error in told if isinstance(error, ValidationError)]
+    assert all("delay" in str(error) for error in refusals), told
     assert await places(queue) == {"leased": 1}
     await lease.complete()
-    shows("F51", "places where an impossible delay was refused", 3, exactly=3)
+    shows("F51", "places where an impossible delay was refused", len(refusals), exactly=3)
     shows("F51", "requests that it left behind", await queue.size(), exactly=0)
 
 

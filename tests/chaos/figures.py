@@ -72,9 +72,11 @@ class Figures:
         lies = sum(map(len, account.lies.values()))
         show(row, "contradictions between ledgers and store", lies, exactly=0)
         show(row, "processes that crashed", len(self._outcome.crashes), exactly=0)
-        self._show_done(row, "worker kills", "kill", 10 if tier.name == "short" else 1)
+        least = max(1, int(10 * tier.share)) if tier.name == "short" else 1
+        self._show_done(row, "worker kills", "kill", least)
         if tier.name == "short":
-            show(row, "cancelled calls", self._told("cancelled"), at_least=1_000)
+            cancels = int(1_000 * tier.share)
+            show(row, "cancelled calls", self._told("cancelled"), at_least=cancels)
         for op in ("enqueue", "complete"):
             told = told_unavailable(self._records.calls, op, self._records.faults)
             show(row, f"{op}s told unavailable outside faults", told, exactly=0)
@@ -182,7 +184,8 @@ class Figures:
 
     def _show(self, row: str, what: str, value: float, **how: Any) -> None:
         shown = round(value, 3) if isinstance(value, float) else value
-        self._show_plainly(row, f"{what} ({self._outcome.store})", shown, **how)
+        part = "" if self._outcome.tier.share >= 1 else ", a part of the tier"
+        self._show_plainly(row, f"{what} ({self._outcome.store}{part})", shown, **how)
 
     def _show_slowest(self, row: str, what: str, waits: Sequence[float], bound: float) -> None:
         """Nothing where each of them met another fault: what was not measured is not shown."""

@@ -39,6 +39,8 @@ class Tier:
     max_deaths: int = 5
     # What bounds in time are multiplied by: a short run has few chances on a busy machine.
     slack: float = 1.0
+    # How much of the tier this is; what must be done to it is as much less.
+    share: float = 1.0
 
     @property
     def options(self) -> dict[str, Any]:
@@ -61,6 +63,7 @@ class Tier:
             seconds=self.seconds * factor,
             requests=max(1, round(self.requests * factor)),
             flap_for=self.flap_for * factor,
+            share=self.share * factor,
         )
 
 

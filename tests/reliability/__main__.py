@@ -1,6 +1,7 @@
 """Run the proofs, keep their figures, write docs/reliability.md.
 
-Exit codes: 0 all rows held, 1 a row is broken, 2 wrong usage, 3 a row has no figure.
+Exit codes: 0 all rows held, 1 a row is broken, 2 wrong usage, 3 a row has no figure, or held in
+part: a command that is to show it has not been run, or a test of it was skipped.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from tests.reliability.judging import Verdict, lines, verdict
 from tests.reliability.kept import Kept, load, save
 from tests.reliability.progress import Teller
 from tests.reliability.proving import Prover
-from tests.reliability.rendering import line_words, markdown
+from tests.reliability.rendering import line_words, markdown, wants
 from tests.reliability.selecting import files_about
 
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "reliability" / "figures.json"
 PAGE = DOCS / "reliability.md"
-HELD, BROKEN, SILENT = 0, 1, 3
+HELD, BROKEN, UNPROVED = 0, 1, 3
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,7 +33,8 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m tests.reliability",
         description=__doc__.partition("\n")[0] if __doc__ else None,
         epilog="exit codes: 0 all rows held, 1 a row is broken, 2 wrong usage, 3 a row has no "
-        "figure; a row is judged by all that is kept of it, also from earlier runs",
+        "figure, or held in part: a command that is to show it has not been run, or a test of it "
+        "was skipped; a row is judged by all that is kept of it, also from earlier runs",
     )
     parse.add_argument(
         "--tier",
@@ -119,18 +121,25 @@ def _wanted(options: argparse.Namespace, rows: Sequence[str]) -> list[Command]:
 
 
 def judge(rows: Sequence[str], kept: Kept, teller: Teller) -> int:
-    verdicts = {row: verdict(kept.rows.get(row, {})) for row in rows}
+    verdicts = {row: verdict(CATALOGUE[row], kept.rows.get(row, {})) for row in rows}
     for row, found in verdicts.items():
-        said = kept.rows.get(row, {})
+        fault, said = CATALOGUE[row], kept.rows.get(row, {})
         figures = lines(seen for one in said.values() for seen in one.figures)
-        words = "; ".join(line_words(line).replace("**", "") for line in figures)
-        teller.say(f"{row:>10}  {_WORDS[found]:<9}  {CATALOGUE[row].title}: {words}")
+        words = [line_words(line).replace("**", "") for line in figures]
+        words += [f"skipped: {why}" for one in said.values() for why in one.skipped]
+        words += wants(fault, said)
+        teller.say(f"{row:>10}  {_WORDS[found]:<9}  {fault.title}: {'; '.join(words)}")
     if Verdict.BROKEN in verdicts.values():
         return BROKEN
-    return SILENT if Verdict.SILENT in verdicts.values() else HELD
+    return HELD if set(verdicts.values()) <= {Verdict.HELD} else UNPROVED
 
 
-_WORDS = {Verdict.HELD: "held", Verdict.BROKEN: "BROKEN", Verdict.SILENT: "no figure"}
+_WORDS = {
+    Verdict.HELD: "held",
+    Verdict.PARTLY: "in part",
+    Verdict.BROKEN: "BROKEN",
+    Verdict.SILENT: "no figure",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

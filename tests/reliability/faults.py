@@ -223,7 +223,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "F38",
             "Redis cannot write its file",
-            "strace answers ENOSPC",
+            "its disk of 4 MB is filled up under load",
             "as F34; with `always`, as F2",
         ),
         Fault(

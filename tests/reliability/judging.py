@@ -7,21 +7,32 @@ from enum import Enum
 from typing import NamedTuple
 
 from tests.evidence import Figure
+from tests.reliability.faults import Fault
 from tests.reliability.kept import Seen, Statement
 
 
 class Verdict(Enum):
     HELD = "yes"
+    PARTLY = "in part"
     BROKEN = "**no**"
     SILENT = "no figure"
 
 
-def verdict(said: Mapping[str, Statement]) -> Verdict:
-    """Of a row. A test that failed breaks it, whatever its figures say."""
+def verdict(fault: Fault, said: Mapping[str, Statement]) -> Verdict:
+    """Of a row. A test that failed breaks it, whatever its figures say; what was only tried in
+    part has held in part."""
     figures = [seen.figure for one in said.values() for seen in one.figures]
     if any(one.failures for one in said.values()) or not all(map(holds, figures)):
         return Verdict.BROKEN
-    return Verdict.HELD if figures else Verdict.SILENT
+    if not figures:
+        return Verdict.SILENT
+    skipped = any(one.skipped for one in said.values())
+    return Verdict.PARTLY if skipped or wanting(fault, said) else Verdict.HELD
+
+
+def wanting(fault: Fault, said: Mapping[str, Statement]) -> list[str]:
+    """The commands that are to show it and have said nothing of it."""
+    return [name for name in fault.by if name not in said]
 
 
 def holds(figure: Figure) -> bool:

@@ -32,6 +32,8 @@ class Statement:
     tests: Mapping[str, int] = field(default_factory=dict)
     """How many cases of each test ran."""
     failures: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    """Tests that are about it and were not run, with their reasons."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def _statement(plain: Mapping[str, Any]) -> Statement:
         figures=tuple(_seen(dict(one)) for one in plain["figures"]),
         tests=plain["tests"],
         failures=tuple(plain["failures"]),
+        skipped=tuple(plain.get("skipped", ())),
     )
 
 

@@ -38,7 +38,7 @@ class Case:
     @property
     def rows(self) -> set[str]:
         told = {figure.fault for figure in self.figures}
-        if self.outcome == "failed":
+        if self.outcome in {"failed", "skipped"}:
             path = ROOT / self.id.partition("::")[0]
             return told | mentioned_by(path, self.name)
         return told
@@ -71,8 +71,8 @@ class Prover:
         counts = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
         self._teller.say(f"tests: {counts or 'none'} in {ran.seconds:.0f} s")
         for case in cases:
-            if case.outcome == "failed":
-                self._teller.say(f"  failed: {case.id}: {case.why}")
+            if case.outcome in {"failed", "skipped"}:
+                self._teller.say(f"  {case.outcome}: {case.id}: {case.why}")
             for figure in case.figures:
                 if figure.fault not in CATALOGUE:
                     self._teller.say(f"  {case.id} shows {figure.fault}, which is no row")
@@ -133,7 +133,7 @@ def read_cases(notes: Path) -> list[Case]:
 
 
 def statements(cases: Iterable[Case], measured: str) -> dict[str, Statement]:
-    """By row: its figures, the tests they came from, and those that failed."""
+    """By row: its figures, the tests they came from, and those that failed or were skipped."""
     about: dict[str, list[Case]] = {}
     for case in cases:
         for row in case.rows:
@@ -143,9 +143,13 @@ def statements(cases: Iterable[Case], measured: str) -> dict[str, Statement]:
 
 def _statement(row: str, cases: Sequence[Case], measured: str) -> Statement:
     figures = [(one, case.name) for case in cases for one in case.figures if one.fault == row]
-    failed = [f"{case.id}: {case.why}" for case in cases if case.outcome == "failed"]
-    tests = Counter(case.name for case in cases)
-    return Statement(measured, counted(figures), dict(sorted(tests.items())), tuple(failed))
+    tests = Counter(case.name for case in cases if case.outcome != "skipped")
+    failed, skipped = (_reasons(cases, outcome) for outcome in ("failed", "skipped"))
+    return Statement(measured, counted(figures), dict(sorted(tests.items())), failed, skipped)
+
+
+def _reasons(cases: Iterable[Case], outcome: str) -> tuple[str, ...]:
+    return tuple(f"{case.id}: {case.why}" for case in cases if case.outcome == outcome)
 
 
 def figures_of(command: Command, ran: Ran, written: Path, measured: str) -> dict[str, Statement]:

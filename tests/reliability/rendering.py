@@ -10,7 +10,7 @@ from typing import Any
 from tests.evidence import Figure
 from tests.reliability.commands import COMMANDS
 from tests.reliability.faults import CATALOGUE, SECTIONS, Fault
-from tests.reliability.judging import Line, Verdict, lines, verdict
+from tests.reliability.judging import Line, Verdict, lines, verdict, wanting
 from tests.reliability.kept import Kept, Statement
 
 _COLUMNS = ("", "fault, and what must hold", "done to it", "figures", "held", "shown by")
@@ -30,8 +30,10 @@ Everything is real: processes are killed by signals, servers are Redis servers, 
 proxy that reads whole messages, disks are full. Only time is not: bounds in time are held on a
 clock that the test moves, or with three times the slack. *The account closes* means: what was
 accepted is completed, dead or still queued; lost 0; nothing appears that nobody sent; whatever was
-done twice has a cause that was noted. Of a figure that many cases have taken, the worst is shown.
-Every single one is in [figures.json](reliability/figures.json)."""
+done twice has a cause that was noted. A row has held *in part* while a command that is to show it
+has not been run, or a test of it was skipped; what it *wants* stands beside it. Of a figure that
+many cases have taken, the worst is shown. Every single one is in
+[figures.json](reliability/figures.json)."""
 
 _KEPT_BY_HAND = """\
 Kept by hand: [defects](reliability/defects.md) and [what is not
@@ -58,11 +60,12 @@ def markdown(kept: Kept, folder: Path) -> str:
 
 
 def _in_short(kept: Kept) -> Iterator[str]:
-    counts = Counter(verdict(kept.rows.get(row, {})) for row in CATALOGUE)
+    counts = Counter(verdict(fault, kept.rows.get(row, {})) for row, fault in CATALOGUE.items())
     yield "## In short"
     yield (
         f"{len(CATALOGUE)} rows: **{counts[Verdict.HELD]} held**, "
-        f"{counts[Verdict.BROKEN]} broken, {counts[Verdict.SILENT]} without a figure."
+        f"{counts[Verdict.PARTLY]} in part, {counts[Verdict.BROKEN]} broken, "
+        f"{counts[Verdict.SILENT]} without a figure."
     )
 
 
@@ -81,9 +84,9 @@ def _row(fault: Fault, said: Mapping[str, Statement], newest: str) -> tuple[str,
         fault.id,
         f"**{fault.title}:** {fault.must_hold}",
         fault.injected,
-        "<br>".join([*_figures(said), *_failures(said)]) or "no figure",
-        "<br>".join([verdict(said).value, *_other_days(said, newest)]),
-        ", ".join(_witnesses(said)) or _wanted(fault),
+        "<br>".join([*_figures(said), *_failures(said), *_skipped(said)]) or "no figure",
+        "<br>".join([verdict(fault, said).value, *_other_days(said, newest)]),
+        ", ".join([*_witnesses(said), *wants(fault, said)]),
     )
 
 
@@ -131,6 +134,10 @@ def _failures(said: Mapping[str, Statement]) -> list[str]:
     return [f"**failed:** {_plain(why)}" for one in said.values() for why in one.failures]
 
 
+def _skipped(said: Mapping[str, Statement]) -> list[str]:
+    return [f"**skipped:** {_plain(why)}" for one in said.values() for why in one.skipped]
+
+
 def _plain(text: str) -> str:
     """Nothing in it may pass for Markdown or HTML."""
     return text.replace("<", "&lt;").replace("`", "'").replace("\n", " ")
@@ -152,8 +159,8 @@ def _witnesses(said: Mapping[str, Statement]) -> Iterator[str]:
             yield f"`{test}`" + (f" ({cases})" if cases > 1 else "")
 
 
-def _wanted(fault: Fault) -> str:
-    return ", ".join(f"wants `{COMMANDS[name].words}`" for name in fault.by)
+def wants(fault: Fault, said: Mapping[str, Statement]) -> list[str]:
+    return [f"wants `{COMMANDS[name].words}`" for name in wanting(fault, said)]
 
 
 # --- the rest ------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The store's machine and the way there: messages are lost, late, or answered to nobody.
 
 A request that was sent is on its way, whatever becomes of who sent it: it may arrive after its
-sender gave up, or after what was sent later. One that is very late does not outlive its process:
+sender gave up, or after what was sent later. One that is very late does not outlive its sender:
 the store forgets the operations of a client with the client, so an addition without a key that
-was sent again, and then arrives once more after its sender is gone, would enter twice. A store
-that restarts keeps what it has committed.
+was sent again, and then arrives once more after its sender is gone or was taken for dead, would
+enter twice. A store that restarts keeps what it has committed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 from tests.simulation.loop import OWNER, VirtualLoop
+from tests.simulation.plan import SILENCE
 from tests.simulation.process import Process
 
 T = TypeVar("T")
@@ -69,6 +70,10 @@ class Server:
     def is_cut_off(self, process: Process) -> bool:
         return self._loop.time() < process.cut_off_until
 
+    def has_missed(self, process: Process) -> bool:
+        """Whether it was silent for so long that it may have been taken for dead."""
+        return bool(process.heard) and self._loop.time() - process.heard[-1] >= SILENCE
+
     @property
     def is_down(self) -> bool:
         return self._loop.time() < self.down_until
@@ -110,7 +115,7 @@ class _Message:
     def arrive(self) -> None:
         server = self._server
         server.on_the_way -= 1
-        if self.late and self._process.dead:
+        if self.late and self._outlives_its_sender():
             return
         if server.is_down:
             server.after(0.0, self.fail)
@@ -128,6 +133,9 @@ class _Message:
             server.after(0.0, self.fail)
         else:
             server.after(self.reply_late, lambda: self._answer(outcome, error))
+
+    def _outlives_its_sender(self) -> bool:
+        return self._process.dead or self._server.has_missed(self._process)
 
     def _answer(self, outcome: Any, error: Exception | None) -> None:
         if self.reply.done() or self._server.is_cut_off(self._process):

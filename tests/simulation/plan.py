@@ -13,6 +13,8 @@ WORKERS, REQUESTS = 8, 40
 # For so long things go wrong; then everybody may finish in peace.
 TROUBLE = 6.0
 LEASE_TTL = 3.0
+# Who is silent for longer may be taken for dead: a clock may be one in a hundred fast.
+SILENCE = 0.95 * LEASE_TTL
 _LAYOUTS = ((8,), (4, 4), (2, 2, 2, 2), (3, 3, 1, 1), (5, 2, 1))
 _DYADIC_HOURS = (-3600.0, -1800.0, 0.0, 0.25, 1800.0, 3600.0)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tests.simulation.ablations import Ablation
 from tests.simulation.fetch_world import FetchWorld
@@ -33,12 +34,14 @@ def simulate(plan: Plan, world: str = "queue", ablation: Ablation | None = None)
 
 @dataclass
 class Summary:
-    """What came of some seeds. ``failures`` are pairs of a seed and a world."""
+    """What came of some seeds. ``failures`` are pairs of a seed and a world, ``violations`` are
+    counted by the rule that was broken."""
 
     seeds: int = 0
     worlds: Counter[str] = field(default_factory=Counter)
     figures: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, str]] = field(default_factory=list)
+    violations: Counter[str] = field(default_factory=Counter)
     traces: dict[int, str] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
@@ -46,6 +49,7 @@ class Summary:
         self.worlds += other.worlds
         self.figures += other.figures
         self.failures += other.failures
+        self.violations += other.violations
         self.traces.update(other.traces)
 
     @property
@@ -76,6 +80,7 @@ def _run_one(seed: int, summary: Summary) -> None:
         traces.append(result.trace)
         summary.worlds[world] += 1
         summary.figures += result.figures
+        summary.violations.update(violation.rule for violation in result.violations)
         if result.violations:
             summary.failures.append((seed, world))
     summary.seeds += 1
@@ -125,11 +130,18 @@ def find(ablation: Ablation, seeds: Iterable[int]) -> Result | None:
     return None
 
 
-def differing_by_clock(seeds: Iterable[int], hours: Sequence[float] = (1.0, -1.0)) -> list[int]:
-    """Seeds in which clocks that are wrong by hours change anything."""
-    return [
-        seed
-        for seed in seeds
-        if {simulate(skewed(draw(seed), h)).trace for h in hours}
-        != {simulate(straight(draw(seed))).trace}
-    ]
+class Skewed(NamedTuple):
+    """``worlds`` whose clocks were wrong, and the seeds of those that went another way by it."""
+
+    worlds: int
+    differing: list[int]
+
+
+def skew_clocks(seeds: Iterable[int], hours: Sequence[float] = (1.0, -1.0)) -> Skewed:
+    worlds, differing = 0, []
+    for seed in seeds:
+        traces = [simulate(skewed(draw(seed), h)).trace for h in hours]
+        worlds += len(traces)
+        if set(traces) != {simulate(straight(draw(seed))).trace}:
+            differing.append(seed)
+    return Skewed(worlds, differing)

@@ -21,13 +21,11 @@ from tests.histories import DONE, UNKNOWN, Event, Recorder, Violation
 from tests.simulation import sources
 from tests.simulation.loop import OWNER, Stuck, VirtualLoop, start_in
 from tests.simulation.network import Server
-from tests.simulation.plan import LEASE_TTL, TROUBLE, Fault, Plan
+from tests.simulation.plan import SILENCE, TROUBLE, Fault, Plan
 from tests.simulation.process import EPOCH, Process, SkewedClock
 
 # Virtual seconds; a world at peace is at rest after half a minute or so.
 _UNTIL = 120.0
-# A clock may be one in a hundred fast.
-_SILENCE = 0.95 * LEASE_TTL
 _MOST_TOLD = 20
 _NOWHERE = Whereabouts("", "", "", 0, "")
 _MESSAGE_FAULTS = frozenset(
@@ -264,7 +262,7 @@ class World(ABC):
         for life in self.all:
             name, heard = life.process.name, [*life.process.heard, self.loop.time()]
             for before, after in itertools.pairwise(heard):
-                if after - before >= _SILENCE:
+                if after - before >= SILENCE:
                     self.recorder.events.append(Event("silent", name, before, after, "done"))
 
 
