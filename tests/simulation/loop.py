@@ -146,6 +146,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     handle._run()
                 elif not owner.dead:
                     owner.stash.append(handle)
+            # As asyncio does: a traceback that reaches down to here would hold what was run last.
+            handle = None
 
     def _jump(self) -> None:
         if not self._timers:
