@@ -133,8 +133,19 @@ def fetched_again(history: Sequence[Event]) -> Iterator[tuple[str, str]]:
             of[event.request].append(event)
     for name, events in of.items():
         for first, second in itertools.pairwise(events):
-            if first.outcome != UNKNOWN and not _was_interrupted(ends[first.who], first, second):
+            excused = _is_a_zombie(ends[second.who], first, second) or _was_interrupted(
+                ends[first.who], first, second
+            )
+            if first.outcome != UNKNOWN and not excused:
                 yield name, f"by {first.who}, and at {second.start:.6f} by {second.who}"
+
+
+def _is_a_zombie(silences: Sequence[Event], first: Event, second: Event) -> bool:
+    """Whether the second is in a silence that began before the first: it goes on where it was."""
+    return any(
+        silence.start < first.start and silence.end is not None and second.start <= silence.end
+        for silence in silences
+    )
 
 
 def _was_interrupted(silences: Sequence[Event], first: Event, second: Event) -> bool:
