@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,10 @@ class SmallDisk:
         """Something on the disk, as this process can open it."""
         return self._root / path.relative_to("/")
 
-    def fill(self) -> None:
-        """Leave no room for anything."""
+    def fill(self, may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """Leave no room for anything; asks before each page that it takes."""
         with self._filler.open("ab", buffering=0) as filler, suppress(OSError):
-            while filler.write(bytes(4096)):
+            while may_go_on() and filler.write(bytes(4096)):
                 pass
 
     def make_room(self) -> None:

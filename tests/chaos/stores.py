@@ -100,6 +100,10 @@ class RedisPlace:
         await asyncio.to_thread(self._server.stop)
 
 
+# As large as a store makes it by itself.
+_RESERVE = 256 * 1024
+
+
 class SQLitePlace:
     """A file; on a small disk of its own where one may be mounted."""
 
@@ -127,12 +131,15 @@ class SQLitePlace:
     async def fill(self) -> None:
         """What the store frees by itself is taken again; but what it gives up is for settling."""
         assert self._disk is not None
-        reserve = self._disk.seen(self._reserve)
-        if reserve.exists():
-            await asyncio.to_thread(self._disk.fill)
-            if not reserve.exists():
-                # Given up in this very moment, and filled as well: that was not meant.
-                await self.make_room()
+        await asyncio.to_thread(self._disk.fill, self._has_whole_reserve)
+
+    def _has_whole_reserve(self) -> bool:
+        """Not while it is given up, nor while it is put back: that room is the store's own."""
+        assert self._disk is not None
+        try:
+            return self._disk.seen(self._reserve).stat().st_size >= _RESERVE
+        except FileNotFoundError:
+            return False
 
     async def make_room(self) -> None:
         assert self._disk is not None
