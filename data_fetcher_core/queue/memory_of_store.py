@@ -1,8 +1,8 @@
 """Whether the store still knows what it has acknowledged.
 
 A server that was restored from an older state, or a replica that had not heard the last of its
-master, goes on as if nothing had been. Our own beat tells: it grows with every lease and every
-settlement, so after so many of them it must have grown by at least as many.
+master, goes on as if nothing had been. Our own beat tells: it grows with everything we add, lease and
+settle, so after so many answers it must have grown by at least as many.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StoreMemory:
         return self._period, self._steps
 
     def acknowledge(self, mark: tuple[int, int]) -> None:
-        """A lease or a settlement was answered."""
+        """An addition, a lease or a settlement was answered."""
         # Sent before the last beat was heard, it may have been counted by that one.
         self._steps += mark[0] == self._period
 
