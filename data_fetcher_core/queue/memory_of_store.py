@@ -1,8 +1,8 @@
 """Whether the store still knows what it has acknowledged.
 
 A server that was restored from an older state, or a replica that had not heard the last of its
-master, goes on as if nothing had been. Our own beat tells: it grows with everything we add, lease and
-settle, so after so many answers it must have grown by at least as many.
+master, goes on as if nothing had been. Our own beat tells: it grows with everything we add, lease
+and settle, so after so many answers it must have grown by at least as many.
 """
 
 from __future__ import annotations
