@@ -7,6 +7,7 @@ zygote what to start, and is told who ended and how. When the parent is gone, so
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import importlib
 import json
@@ -32,6 +33,7 @@ _NEEDED = (
 )
 # Its own exit, in a crash that nobody meant.
 CRASHED = 70
+_PR_SET_PDEATHSIG = 1
 
 
 class Zygote:
@@ -157,6 +159,7 @@ def _say(line: str) -> None:
 def _become(order: Mapping[str, Any], output: Path) -> NoReturn:
     code = CRASHED
     try:
+        _end_with_the_parent()
         _forget_the_parent(output)
         random.seed()
         module = importlib.import_module(f"tests.chaos.{order['what']}")
@@ -167,6 +170,12 @@ def _become(order: Mapping[str, Any], output: Path) -> NoReturn:
         with suppress(Exception):
             sys.stderr.flush()
         os._exit(code)
+
+
+def _end_with_the_parent() -> None:
+    """Killed itself, it can end nobody; the system does. Where that is not Linux, nobody does."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _forget_the_parent(output: Path) -> None:
