@@ -304,7 +304,8 @@ async def test_a_release_may_change_the_priority(queue: KVStoreQueue) -> None:
     assert await queue.dequeue(9) == ["a", "b"]
 
 
-def test_nothing_is_repeated_for_longer_than_it_is_remembered() -> None:
-    assert QueueOptions().patience == 10.0
-    assert QueueOptions(lease_ttl=3.0).patience == pytest.approx(2.4)
-    assert QueueOptions(lease_ttl=3.0, op_timeout=1.0).patience == 1.0
+def test_nothing_is_added_again_after_it_was_forgotten() -> None:
+    assert QueueOptions().patience_for("add") == 10.0
+    assert QueueOptions(lease_ttl=3.0).patience_for("add") == pytest.approx(2.4)
+    assert QueueOptions(lease_ttl=3.0).patience_for("settle") == 10.0
+    assert QueueOptions(lease_ttl=3.0, op_timeout=1.0).patience_for("add") == 1.0

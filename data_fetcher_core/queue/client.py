@@ -163,7 +163,7 @@ class Client:
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
             asked_at, mark = self.clock.monotonic(), self.memory.mark()
-            answer = await insist(lambda: ask(op), self.options.patience, waited)
+            answer = await insist(lambda: ask(op), self.options.patience_for(verb), waited)
         finally:
             turn.release()
         self.has_heard(asked_at)
@@ -188,7 +188,7 @@ class Client:
         began = self.loop.time()
         try:
             # The timer is for those who wait; nobody does where each verb has its batcher.
-            async with asyncio.timeout(self.options.patience) if turn.locked() else nullcontext():
+            async with asyncio.timeout(self.options.op_timeout) if turn.locked() else nullcontext():
                 await turn.acquire()
         except TimeoutError:
             raise StoreUnavailable("the store has not answered those who asked before") from None
@@ -277,7 +277,7 @@ class Client:
         for lease in list(self.held.values()):
             lease.state = LeaseState.LOST
         self.held.clear()
-        while (await insist(lambda: self.engine.leave(self.name), self.options.patience)).more:
+        while (await insist(lambda: self.engine.leave(self.name), self.options.op_timeout)).more:
             pass
 
 

@@ -218,7 +218,7 @@ class KVStoreQueue:
         """Buried requests, oldest first."""
         await self.open_session()
         size = max(1, min(check_count(page_size, "page_size"), STEP))
-        async for page in dead_letters.pages(self._engine, self._options.patience, size):
+        async for page in dead_letters.pages(self._engine, self._options.op_timeout, size):
             for dead in page:
                 yield dead_letters.read_dead_letter(dead, self._serializer)
 
@@ -228,7 +228,7 @@ class KVStoreQueue:
         wanted = None if ids is None else {identity.decode() for identity in read_ids(ids)}
         # Those that fail again meanwhile come after those that there were.
         requeued, there = 0, (await self.stats()).dead
-        async for page in dead_letters.pages(self._engine, self._options.patience, most=there):
+        async for page in dead_letters.pages(self._engine, self._options.op_timeout, most=there):
             at = dead_letters.chosen(page, wanted, self._serializer)
             requeued += await client.ask("requeue", lambda op, at=at: self._engine.requeue(op, at))  # type: ignore[misc]
         return requeued
@@ -296,7 +296,7 @@ class KVStoreQueue:
     async def forget(self) -> None:
         """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew."""
         await self.open_session()
-        await insist(self._engine.forget, self._options.patience)
+        await insist(self._engine.forget, self._options.op_timeout)
         session, self._session = self._session, None
         if session is not None:
             await session.client.tasks.cancel()
@@ -347,7 +347,7 @@ class KVStoreQueue:
     async def _open_first(self) -> Session:
         offered = self._options.shared()
         named = self._options.shared_and_given() if self._update else []
-        stored = await insist(lambda: self._engine.open(offered, named), self._options.patience)
+        stored = await insist(lambda: self._engine.open(offered, named), self._options.op_timeout)
         agree(stored, self._options)
         return self._begin(stored)
 
@@ -369,7 +369,7 @@ class KVStoreQueue:
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         await self.open_session()
-        return await insist(ask, self._options.patience)
+        return await insist(ask, self._options.op_timeout)
 
     async def _in_slices(self, verb: str, step: Callable[[Any], Awaitable[Any]]) -> int:
         client = (await self.open_session()).client

@@ -37,7 +37,7 @@ class QueueOptions:
     op_timeout: float = 10.0
     """How long one operation may take, repeats included, before it raises StoreUnavailable.
 
-    Never more than four fifths of ``lease_ttl``: see ``patience``.
+    An enqueue takes four fifths of ``lease_ttl`` at most: see ``patience_for``.
     """
     capacity: int = 0
     """Shared. How many requests may wait; 0 for no bound."""
@@ -91,14 +91,15 @@ class QueueOptions:
             )
         _check_labels(self.labels)
 
-    @property
-    def patience(self) -> float:
+    def patience_for(self, verb: str) -> float:
         """How long an operation is repeated.
 
-        What a consumer has asked is forgotten with it, once it was silent for ``lease_ttl``; what
-        it repeats after that would be done once more.
+        What a consumer has asked is forgotten with it, once it was silent for ``lease_ttl``. An
+        addition that is repeated after that would be taken for another one; a lease is known by
+        its token, and everything else may be done twice.
         """
-        return min(self.op_timeout, _SHARE_OF_LEASE * self.lease_ttl)
+        longest = _SHARE_OF_LEASE * self.lease_ttl if verb == "add" else math.inf
+        return min(self.op_timeout, longest)
 
     def shared(self) -> dict[str, str]:
         """The shared options as the store keeps them: whole numbers, durations in µs."""

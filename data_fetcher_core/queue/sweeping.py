@@ -90,7 +90,7 @@ class Heart:
     async def _ask_beat(self) -> Beat:
         """Those who hold leases must hear of a silence while they still have them."""
         client, options = self._client, self._client.options
-        bound = min(options.patience, options.lease_ttl / 2)
+        bound = min(options.op_timeout, options.lease_ttl / 2)
         return await insist(lambda: client.engine.beat(client.name), bound)
 
     def _dead(self, beats: Mapping[bytes, int]) -> list[bytes]:
@@ -107,7 +107,7 @@ class Heart:
             while more:
                 taken_now, more = await insist(
                     lambda name=name: client.engine.reap(name, beats[name]),  # type: ignore[misc]
-                    client.options.patience,
+                    client.options.op_timeout,
                 )
                 taken += taken_now
             if taken:
@@ -134,7 +134,7 @@ class Heart:
 
     async def _ask_held(self) -> set[bytes]:
         client = self._client
-        return set(await insist(lambda: client.engine.held(client.name), client.options.patience))
+        return set(await insist(lambda: client.engine.held(client.name), client.options.op_timeout))
 
     async def reconcile(self) -> None:
         """Give back what the store thinks we hold and nobody here does; own up to what is lost."""
