@@ -48,8 +48,11 @@ def injected(pid: int, faults: str) -> Iterator[None]:
         said = tracer.stderr.readline()
         if "attached" not in said:
             leave_out(f"{_PTRACE}: {said}")
-        yield
-        tracer.send_signal(signal.SIGINT)
+        try:
+            yield
+        finally:
+            # Else a test that fails would wait for the end of whom it has traced.
+            tracer.send_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -339,6 +339,20 @@ async def test_who_enqueues_is_not_forgotten_while_it_may_ask_again(make_queue: 
     assert (await queue.stats()).ready == 1
 
 
+async def test_nothing_is_added_again_after_it_may_have_been_forgotten(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    """A store that does not answer: longer than a lease lasts, nobody asks it to add the same."""
+    store = make_faulty(open_store())
+    queue = make_queue(store=store, lease_ttl=0.5, op_timeout=60.0)
+    await client_of(queue)
+    for call in range(1, 1_000):
+        store.faults.plan(Fault.BEFORE, store.verb, call)
+    async with asyncio.timeout(20.0):
+        assert await is_away(queue.enqueue(["x"]))
+    store.faults.heal()
+
+
 async def test_a_producer_that_died_is_forgotten(make_queue: MakeQueue, clock: ManualClock) -> None:
     producer, consumer = make_queue(), make_queue()
     await producer.enqueue(["a"])
@@ -645,6 +659,30 @@ async def test_a_dropped_lease_is_given_back_by_the_heartbeat(
     (lease,) = await queue.lease()
     assert (lease.item, lease.attempts, lease.deaths) == ("dropped", 0, 0)
     assert items(leases) == ["held"] * another
+
+
+async def test_what_was_settled_in_this_very_moment_is_not_told_as_lost(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's list of what we hold may be newer than what our own callers have heard."""
+    told: list[Event] = []
+    queue = make_queue(subscriber=told.append)
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    client = await client_of(queue)
+    heart = (await queue.open_session())._heart
+
+    async def held(_: bytes) -> list[bytes]:
+        while client.is_leasing:  # noqa: ASYNC110 - every turn of the loop counts here
+            await asyncio.sleep(0)
+        return []
+
+    monkeypatch.setattr(client.engine, "held", held)
+    settling = asyncio.create_task(lease.complete())
+    await asyncio.sleep(0)
+    await heart.reconcile()
+    await settling
+    assert not [event for event in told if isinstance(event, LeasesLost)]
 
 
 async def test_a_lease_that_could_not_be_settled_is_not_kept_by_its_error(

@@ -19,7 +19,7 @@ from data_fetcher_core.errors import (
 )
 from data_fetcher_core.events import Buried, Event, LeasesLost, Retried
 from data_fetcher_core.queue import KVStoreQueue
-from data_fetcher_core.queue.lease import LeaseState
+from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.retry import (
     Bury,
     ByException,
@@ -274,12 +274,18 @@ async def test_a_failing_store_gives_back_and_is_told(queue: KVStoreQueue) -> No
     assert again.attempts == 0
 
 
-async def test_a_lease_lost_inside_is_no_failure(make_queue: MakeQueue, clock: ManualClock) -> None:
-    told: list[Event] = []
-    queue, survivor = make_queue(subscriber=told.append), make_queue()
+async def lost_lease(queue: KVStoreQueue, survivor: KVStoreQueue, clock: ManualClock) -> Lease:
+    """One that was taken from a process that was silent for too long."""
     lease = await one_lease(queue)
     await (await client_of(queue)).tasks.cancel()
     await silence(survivor, clock)
+    return lease
+
+
+async def test_a_lease_lost_inside_is_no_failure(make_queue: MakeQueue, clock: ManualClock) -> None:
+    told: list[Event] = []
+    queue, survivor = make_queue(subscriber=told.append), make_queue()
+    lease = await lost_lease(queue, survivor, clock)
     async with lease:
         await lease.complete()
     assert lease.state is LeaseState.LOST
@@ -291,39 +297,23 @@ async def test_a_lease_lost_before_the_end_is_no_failure(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
     queue, survivor = make_queue(), make_queue()
-    lease = await one_lease(queue)
-    await (await client_of(queue)).tasks.cancel()
-    await silence(survivor, clock)
+    lease = await lost_lease(queue, survivor, clock)
     async with lease:
         pass
     assert lease.state is LeaseState.LOST
     assert (await accounted(survivor)).completed == 0
 
 
+@pytest.mark.parametrize("noticed", [False, True])
 async def test_a_page_that_fails_after_its_lease_was_lost(
-    make_queue: MakeQueue, clock: ManualClock
+    noticed: bool, make_queue: MakeQueue, clock: ManualClock
 ) -> None:
     queue, survivor = make_queue(), make_queue()
-    lease = await one_lease(queue)
-    await (await client_of(queue)).tasks.cancel()
-    await silence(survivor, clock)
+    lease = await lost_lease(queue, survivor, clock)
     async with lease:
-        raise ValueError("too late")
-    (again,) = await survivor.lease()
-    assert (again.attempts, again.failures) == (0, ())
-
-
-async def test_a_page_that_fails_after_its_loss_was_noticed(
-    make_queue: MakeQueue, clock: ManualClock
-) -> None:
-    queue, survivor = make_queue(), make_queue()
-    lease = await one_lease(queue)
-    await (await client_of(queue)).tasks.cancel()
-    await silence(survivor, clock)
-    async with lease:
-        await queue.sweep()
-        await queue.sweep()
-        assert lease.state is LeaseState.LOST
+        if noticed:
+            await beat_twice(queue)
+            assert lease.state is LeaseState.LOST
         raise ValueError("too late")
     (again,) = await survivor.lease()
     assert (again.attempts, again.failures) == (0, ())
@@ -333,9 +323,7 @@ async def test_cancelled_after_its_lease_was_lost_it_is_cancelled(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
     queue, survivor = make_queue(), make_queue()
-    lease = await one_lease(queue)
-    await (await client_of(queue)).tasks.cancel()
-    await silence(survivor, clock)
+    lease = await lost_lease(queue, survivor, clock)
 
     async def work() -> None:
         async with lease:
