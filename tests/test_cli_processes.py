@@ -317,6 +317,18 @@ async def test_logs_of_a_stopped_crawl_are_json_to_the_end(site: Site) -> None:
     assert "resume with" in json.dumps(lines[-1])
 
 
+async def test_a_warning_of_the_store_before_there_is_a_view(site: Site, tmp_path: Path) -> None:
+    """It comes from the store's own thread, is kept until it can be shown, and keeps nobody."""
+    (tmp_path / "runs.db-reserve").mkdir()
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    words = ("--allow-private", "--log-json", "--max-pages", 1, "--store", store)
+    done = await ended("crawl", site.start, *words)
+    assert done.code == 0
+    told = [json.loads(line) for line in done.err.splitlines()]
+    (warning,) = [line["text"] for line in told if line["event"] == "log"]
+    assert warning.startswith("no reserve for a full disk")
+
+
 async def stop_at_once(process: Process) -> Done:
     process.signal(signal.SIGINT)
     return await process.ended()

@@ -18,8 +18,9 @@ class HeldLogs(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._records.append(record)
 
-    def release(self) -> None:
-        """Hand over what was kept to whoever listens now."""
+    # Not "release": by that name every handler lets go of its lock.
+    def hand_over(self) -> None:
+        """Give what was kept to whoever listens now."""
         logging.getLogger().removeHandler(self)
         records, self._records = self._records, []
         for record in records:

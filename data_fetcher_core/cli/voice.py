@@ -21,7 +21,7 @@ class Voice:
 
     def open_view(self, kind: Kind, title: str) -> View:
         self._view = open_view(kind, title=title)
-        self._logs.release()
+        self._logs.hand_over()
         return self._view
 
     def say(self, line: str, *, problem: bool = False) -> None:
@@ -31,7 +31,7 @@ class Voice:
             self._view.say(line, problem=problem)
 
     def close(self) -> None:
-        self._logs.release()
+        self._logs.hand_over()
         if self._view is not None:
             self._view.close()
             self._view = None
