@@ -16,6 +16,7 @@ import pytest
 from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from data_fetcher_core.kv_store.sqlite.reserve import Reserve
 from data_fetcher_core.testing import ManualClock
 from tests.evidence import Evidence
 from tests.sqlite_support import Tap, child, everything, put, sqlite_error
@@ -260,6 +261,43 @@ async def test_the_reserve_takes_real_room_and_is_put_back(path: Path) -> None:
         reserve.write_bytes(b"short")
         await store.transact(put(b"b"))
         assert reserve.stat().st_size == 100_000
+
+
+async def test_a_reserve_that_was_only_lent_is_no_warning(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log alone had filled the disk: once it is moved there is room again."""
+    full, tap = sqlite_error(sqlite3.SQLITE_FULL, "SQLITE_FULL"), Tap()
+    async with SQLiteStore(path, connect=tap.connect) as store:
+        await store.transact(put(b"a"))
+        tap.fail("COMMIT", full)
+        tap.fail("PRAGMA wal_checkpoint", full)
+        await store.transact(put(b"b"))
+        await store.transact(put(b"c"))
+    assert path.with_name("runs.db-reserve").stat().st_size == 256 * 1024
+    assert not caplog.records
+
+
+def test_a_reserve_that_was_lent_and_cannot_be_put_back(
+    path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_bytes(b"more than the disk has")
+    reserve, seen = Reserve(path, 1 << 60, clock), list[bool]()
+    reserve.lend(lambda: seen.append(path.exists()))
+    assert (seen, reserve.refusing) == ([False], True)
+    assert [record.message.split(":")[0] for record in caplog.records] == ["the disk is full"]
+
+
+async def test_what_cannot_be_removed_makes_no_room(path: Path) -> None:
+    full, tap = sqlite_error(sqlite3.SQLITE_FULL, "SQLITE_FULL"), Tap()
+    path.with_name("runs.db-reserve").mkdir()
+    async with SQLiteStore(path, connect=tap.connect) as store:
+        await store.transact(put(b"a"))
+        tap.fail("COMMIT", full, times=2)
+        tap.fail("PRAGMA wal_checkpoint", full)
+        with pytest.raises(StoreFull):
+            await store.transact(put(b"b"), urgent=True)
+        assert list(await everything(store)) == [b"a"]
 
 
 async def test_no_reserve_where_none_is_wanted(path: Path) -> None:

@@ -77,7 +77,7 @@ class GroupCommit:
         reserve = self._session.reserve
         outcome = self._attempt(step)
         if _wants_room(outcome) and (step.urgent or not reserve.refusing):
-            self._make_room()
+            self._session.make_room()
             outcome = self._attempt(step)
         if _wants_room(outcome) and step.urgent and reserve.spend():
             self._session.shorten_log()
@@ -85,13 +85,6 @@ class GroupCommit:
         if _wants_room(outcome) and not reserve.refusing:
             reserve.refuse()
         return outcome
-
-    def _make_room(self) -> None:
-        """Move the log into the database, if need be with room the reserve lends for it."""
-        reserve = self._session.reserve
-        if not self._session.shorten_log() and reserve.spend():
-            self._session.shorten_log()
-            reserve.restore()
 
     def _attempt(self, step: Step) -> Outcome:
         try:
@@ -151,7 +144,7 @@ class GroupCommit:
         if number is not None:
             self._session.acknowledge(number)
             if not self._session.bound_log(connection):
-                self._make_room()
+                self._session.make_room()
 
     def _lost(self, error: BaseException) -> _TransactionLost:
         if is_full(error):

@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from data_fetcher_core.clock import Clock
@@ -52,13 +53,19 @@ class Reserve:
 
     def spend(self) -> bool:
         """Give the file up; whether there was one."""
-        try:
-            self._path.unlink()
-        except FileNotFoundError:
-            return False
-        self.refuse()
-        _log.warning("the disk is full: %s was given up, only settling goes on", self._path)
-        return True
+        given = self._removed()
+        if given:
+            self.refuse()
+            self._tell()
+        return given
+
+    def lend(self, use: Callable[[], object]) -> None:
+        """Make room for ``use`` and put the file back; it is given up only where that fails."""
+        if self._removed():
+            use()
+            self.restore()
+            if self.refusing:
+                self._tell()
 
     def refuse(self) -> None:
         """Take in nothing new for a while."""
@@ -74,6 +81,16 @@ class Reserve:
         except OSError as error:
             return is_full(error)
         return written < _LEAST_ROOM
+
+    def _removed(self) -> bool:
+        try:
+            self._path.unlink()
+        except OSError:  # it is not there, or is no file: nothing that would make room
+            return False
+        return True
+
+    def _tell(self) -> None:
+        _log.warning("the disk is full: %s was given up, only settling goes on", self._path)
 
     def _wait_a_little(self) -> None:
         self._next_look = self._clock.monotonic() + _LOOK_AGAIN

@@ -134,6 +134,11 @@ class Session:
         """Move all of the log into the database; ``False`` if there was no room for it."""
         return self._connection is None or self._move_log(self._connection, "TRUNCATE")
 
+    def make_room(self) -> None:
+        """Move the log into the database, if need be with room the reserve lends for it."""
+        if not self.shorten_log():
+            self.reserve.lend(self.shorten_log)
+
     def drop(self) -> None:
         """Close the connection; the next use opens, and looks at the file, anew."""
         connection, self._connection = self._connection, None
