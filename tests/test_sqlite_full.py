@@ -18,6 +18,7 @@ from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.kv_store.sqlite.reserve import Reserve
 from data_fetcher_core.testing import ManualClock
+from tests.demands import demanded_disk
 from tests.evidence import Evidence
 from tests.sqlite_support import Tap, child, everything, put, sqlite_error
 
@@ -298,6 +299,32 @@ async def test_what_cannot_be_removed_makes_no_room(path: Path) -> None:
         with pytest.raises(StoreFull):
             await store.transact(put(b"b"), urgent=True)
         assert list(await everything(store)) == [b"a"]
+
+
+_CLOSED_FULL = """
+async def main():
+    store = SQLiteStore(sys.argv[1])
+    for i in range(50):
+        await store.transact(lambda tx: tx.put_many([(b"%d" % i, bytes(1000))]))
+    say("kept")
+    wait()
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_store_closed_on_a_full_disk_leaves_no_log(tmp_path: Path) -> None:
+    """It holds far more room than it takes to move it, which the reserve has."""
+    with demanded_disk(tmp_path / "disk") as disk:
+        with child(_CLOSED_FULL, disk.place / "runs.db", wrap=disk.wrap) as other:
+            other.expect("kept")
+            disk.fill()
+            other.tell()
+            other.rest()
+        left = {file.name: file.stat().st_size for file in disk.seen(disk.place).iterdir()}
+    assert left.keys() == {"filler", "runs.db", "runs.db-lock", "runs.db-reserve"}
+    assert left["runs.db-reserve"] == 256 * 1024
 
 
 async def test_no_reserve_where_none_is_wanted(path: Path) -> None:

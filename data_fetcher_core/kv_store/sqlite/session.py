@@ -149,8 +149,12 @@ class Session:
 
     def close(self, *, force: bool) -> bool:
         """Let go of everything, under the lock: ``force`` does without it."""
-        if self._connection is not None and not self._try_lock() and not force:
-            return False
+        if self._connection is not None:
+            if self._try_lock():
+                # SQLite does so too, but on a full disk it would leave the log that fills it.
+                self.make_room()
+            elif not force:
+                return False
         self.drop()
         self._companion.close()
         return True
