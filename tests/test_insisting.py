@@ -27,6 +27,15 @@ class AwayStore:
         return self.asked
 
 
+async def test_it_does_not_give_up_before_its_time() -> None:
+    """Nor when the pause before the next attempt would be longer than what is left of it."""
+    for _ in range(10):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await insist(AwayStore(10**9).ask, 0.1)
+        assert time.monotonic() - began >= 0.1
+
+
 async def test_it_asks_until_there_is_an_answer() -> None:
     assert await insist(AwayStore(3).ask, 5.0) == 4
 

@@ -276,7 +276,7 @@ async def test_a_failing_store_gives_back_and_is_told(queue: KVStoreQueue) -> No
 
 async def lost_lease(queue: KVStoreQueue, survivor: KVStoreQueue, clock: ManualClock) -> Lease:
     """One that was taken from a process that was silent for too long."""
-    lease = await one_lease(queue)
+    lease: Lease = await one_lease(queue)
     await (await client_of(queue)).tasks.cancel()
     await silence(survivor, clock)
     return lease

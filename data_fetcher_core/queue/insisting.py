@@ -34,9 +34,7 @@ async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: flo
                 failure = StoreUnavailable(f"the store did not answer within {op_timeout:g} s")
             except StoreUnavailable as error:
                 failure = error
-            if deadline - now() <= pause:
-                raise failure
-            await anyio.sleep(pause)
+            await anyio.sleep(max(0.0, min(pause, deadline - now())))
             # A process that was stopped meanwhile asks no more. It may have been taken for dead,
             # and what it asked before was forgotten with it: the same would be done once more.
             if deadline <= now():

@@ -20,7 +20,7 @@ def connect(uri: str) -> sqlite3.Connection:
     Waiting is the writer's business: it has a budget, and must not be inside SQLite when the
     process forks. For the same reason another thread may close what the writer opened.
     """
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         uri,
         uri=True,
         timeout=0,
@@ -28,6 +28,9 @@ def connect(uri: str) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=_STATEMENTS,
     )
+    # A store has no texts; what a turned bit has made one is to be seen as such, whatever is in it.
+    connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
+    return connection
 
 
 def as_uri(path: Path, parameters: str) -> str:

@@ -68,6 +68,11 @@ def full(path: Path) -> StoreFull:
     return StoreFull(f"{path}: the disk is full; only settlements are accepted until there is room")
 
 
+def damaged(path: Path, how: str) -> StoreCorrupt:
+    """What SQLite itself does not notice."""
+    return StoreCorrupt(f"{path}: {how}: restore it from a copy")
+
+
 def as_store_error(error: BaseException, path: Path) -> DataFetcherError:
     """A new error of ours for each caller, so that none shares another's traceback."""
     if isinstance(error, DataFetcherError):
