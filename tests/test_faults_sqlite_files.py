@@ -362,6 +362,15 @@ async def test_a_value_that_is_no_longer_bytes_does_no_harm(path: Path, kind: st
         assert await _outcome(path) != "harm"
 
 
+async def test_a_table_whose_name_is_no_text_is_told(path: Path) -> None:
+    """Not even SQLite's own message can be read then."""
+    whole = await _filled(path)
+    for at in range(3, 19):
+        _turn_bit(path, whole, whole[path].index(b"tablecommitscommits") + at, 7)
+        with pytest.raises(StoreCorrupt):
+            await _open_and_drain(path)
+
+
 def _keys(path: Path) -> list[bytes]:
     with closing(sqlite3.connect(path)) as connection:
         return [key for (key,) in connection.execute("SELECT k FROM kv")]

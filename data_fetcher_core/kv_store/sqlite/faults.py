@@ -16,7 +16,8 @@ from data_fetcher_core.errors import (
 )
 
 # What the standard library and SQLite throw when a statement fails.
-SQL_ERRORS = (sqlite3.Error, MemoryError, OverflowError)
+# (It cannot say what is wrong with a table whose name is no text.)
+SQL_ERRORS = (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError)
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _MEANINGS: dict[int, tuple[type[DataFetcherError], str]] = {
@@ -91,6 +92,8 @@ def _translated(error: BaseException, path: Path) -> DataFetcherError:
         return StoreUnavailable(f"{where}: {reason}; see that it exists and may be written")
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError | OverflowError):
         return ValidationError(f"keys and values of a store are bytes: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, "its tables have other names")
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if name == "SQLITE_READONLY_DBMOVED":
         return StoreLost(f"{path} was moved or deleted while it was open: put it back")
