@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from tests.simulation.plan import KINDS, REQUESTS, WORKERS, Plan, draw, skewed, 
 from tests.simulation.process import Process, SkewedClock
 from tests.simulation.running import Summary, find, run_many, run_seeds, simulate, skew_clocks
 from tests.simulation.shrinking import shrink
+from tests.simulation.world import World
 
 SEEDS, PARTS = 200, 4
 
@@ -75,6 +77,13 @@ def test_and_in_another_process_whose_sets_have_another_order() -> None:
             timeout=60,
         )
         assert done.stdout.split() == here
+
+
+def test_nothing_is_left_of_a_world() -> None:
+    """Thousands of them in one process would become slower and slower."""
+    run_seeds(range(40))
+    gc.collect()
+    assert not [left for left in gc.get_objects() if isinstance(left, World)]
 
 
 def test_what_the_package_asks_for_time_and_chance_is_itself_again_afterwards() -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from unittest.mock import patch
 
+from anyio._backends._asyncio import _task_states
+
 from data_fetcher_core.queue.consumers import Whereabouts
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from tests.histories import DONE, UNKNOWN, Event, Recorder, Violation
@@ -279,6 +281,9 @@ def _bury(loop: VirtualLoop, lives: list[Life]) -> None:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with suppress(BaseException):
                 task.get_coro().close()
+        # What anyio knows of a task may lead back to it: then both are kept for ever.
+        for task in [task for task in _task_states if task.get_loop() is loop]:
+            del _task_states[task]
         for life in lives:
             life.process.remains.clear()
             life.process.stash.clear()
