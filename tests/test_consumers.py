@@ -381,6 +381,41 @@ async def test_what_is_proved_after_a_silence_is_not_taken_by_an_old_judgement(
     await proved.complete()
 
 
+@pytest.mark.parametrize("reads_on", [False, True])
+async def test_who_was_silent_is_told_before_it_begins_what_is_somebody_elses(
+    reads_on: bool, make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Also where a stream has asked already what is left of its own."""
+    queue, survivor = make_queue(), make_queue()
+    await queue.enqueue(["a", "b"])
+    stream = queue.leases(prefetch=1)
+    lost, mine = await anext(stream), await anext(stream)
+    await (await client_of(queue)).tasks.cancel()
+    await silence(survivor, clock)
+    await survivor.lease(1)
+    await survivor.enqueue(["c"])
+    if reads_on:
+        await anext(stream)
+    for lease in (lost, mine):
+        with pytest.raises(LeaseLost, match="lost"):
+            await queue.confirm(lease)
+
+
+async def test_to_confirm_a_lease_asks_nothing_of_the_store_while_it_is_heard(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue()
+    await queue.enqueue(["a"])
+    (lease,) = await queue.lease()
+    client = await client_of(queue)
+    monkeypatch.setattr(client.engine, "held", None)
+    clock.advance(29.0)
+    await queue.confirm(lease)
+    await lease.complete()
+    with pytest.raises(LeaseLost, match="settled before"):
+        await queue.confirm(lease)
+
+
 async def test_settling_and_leasing_are_beats_too(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:

@@ -43,6 +43,11 @@ def test_every_promise_holds_in_every_world(part: int, shows: Evidence) -> None:
     assert all(summary.figures[kind] for kind in KINDS), summary.figures
 
 
+def test_a_turn_that_waited_through_a_silence_is_not_taken_twice() -> None:
+    """Somebody else had it when its process woke, before it was told so."""
+    assert simulate(draw(7816), "fetch").violations == ()
+
+
 def test_a_world_has_eight_workers_and_forty_requests() -> None:
     for seed in range(20):
         plan = draw(seed)

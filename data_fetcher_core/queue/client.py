@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
@@ -101,6 +102,8 @@ class Client:
         # Called when the last lease that was held here is settled.
         self.when_idle: Callable[[], None] = _nothing
         self.heard_at = clock.monotonic()
+        # After a silence: what was leased before that, and was at work, may be somebody else's.
+        self.proved_at = -math.inf
         self.memory = StoreMemory()
         self._serializer = serializer
         self._numbers: Counter[str] = Counter()

@@ -37,13 +37,13 @@ class Lease:
 
     __slots__ = (
         "__weakref__",
-        "_leased_on",
         "_settler",
         "interval",
         "item",
         "lane",
         "lane_limit",
         "leased_at",
+        "leased_on",
         "record",
         "state",
         "token",
@@ -55,7 +55,7 @@ class Lease:
         self.item = item
         self.lane = record.lane.decode()
         self.leased_at = leased_at
-        self._leased_on = settler.clock.monotonic()
+        self.leased_on = settler.clock.monotonic()
         self.state = LeaseState.HELD
         self.token = grant.token
         self.interval = grant.interval / 1e6
@@ -93,7 +93,12 @@ class Lease:
     @property
     def now(self) -> float:
         """The store's clock, carried on from the lease by this process's monotonic one."""
-        return self.leased_at + self._settler.clock.monotonic() - self._leased_on
+        return self.leased_at + self._settler.clock.monotonic() - self.leased_on
+
+    def check_held(self) -> None:
+        """:class:`LeaseLost` if this process knows that it is over."""
+        if self.state is not LeaseState.HELD:
+            raise LeaseLost(f"request {self.id!r} was {self.state.value} before")
 
     async def complete(
         self,

@@ -46,9 +46,17 @@ class Session:
     async def sweep(self) -> None:
         await self._heart.beat()
 
-    async def prove_prefetched(self) -> None:
+    async def confirm(self, lease: Lease) -> None:
+        """:class:`LeaseLost` if it is somebody else's by now."""
+        client = self.client
+        if client.is_doubtful(client.clock.monotonic()) or lease.leased_on < client.proved_at:
+            await self.prove(lease)
+        lease.check_held()
+
+    async def prove(self, *leases: Lease) -> None:
         """Ask the store which are still ours, before one is handed on; of every stream at once."""
-        await self._heart.prove(lease for stream in self.streams for lease in stream.prefetched)
+        prefetched = (lease for stream in self.streams for lease in stream.prefetched)
+        await self._heart.prove([*leases, *prefetched])
 
     def _is_alive(self) -> bool:
         return bool(self.client.held) or self.client.is_leasing or self.rooms.anybody

@@ -139,8 +139,7 @@ class Settler:
         return Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
 
     async def _settle(self, lease: Lease, settlement: Settlement) -> Settled:
-        if lease.state is not LeaseState.HELD:
-            raise LeaseLost(f"request {lease.id!r} was {lease.state.value} before")
+        lease.check_held()
         settled = await self.submit(settlement)
         if settled.outcome is Outcome.FULL:
             raise StoreFull(

@@ -91,7 +91,7 @@ class LeaseStream:
         if self._session is not session:
             self._belong_to(session)
         if session.client.is_doubtful(now):
-            await session.prove_prefetched()
+            await session.prove()
         while self._buffer:
             lease, wait = self._first_due(now)
             if wait > 0:

@@ -130,6 +130,7 @@ class Heart:
         await self._ask_beat()
         asked_at = self._client.clock.monotonic()
         self._lose(tokens - await self._ask_held())
+        self._client.proved_at = asked_at
         self._client.heard_at = max(self._client.heard_at, asked_at)
 
     async def _ask_held(self) -> set[bytes]:
