@@ -134,6 +134,14 @@ def test_half_of_the_planned_kills_must_have_happened() -> None:
     assert figures["TIER-SCALE worker kills"] == (450, {"at_least": 450})
 
 
+def test_a_backlog_is_not_judged_by_how_soon_it_is_drained() -> None:
+    late = dataclasses.replace(KEPT, drained_at=1e6)
+    other = dataclasses.replace(late, tier=dataclasses.replace(KEPT.tier, name="short"))
+    assert "TIER-SCALE drained after the last fault" not in shown(outcome(kept=late))
+    drained, bound = shown(outcome(kept=other))["TIER-SHORT drained after the last fault"]
+    assert drained > bound["at_most"]
+
+
 def test_without_kills_nobody_is_unlucky() -> None:
     what = "F32 others killed five times, the last time alone"
     assert shown(outcome())[what] == (0, {"at_most": 0})

@@ -86,7 +86,8 @@ class Figures:
         outcome, tier = self._outcome, self._outcome.tier
         drained_at = outcome.drained_at
         after = 1e9 if drained_at is None else max(0.0, drained_at - last_trouble(self._records))
-        self._show_time(row, "drained after the last fault", after, 2 * tier.lease_ttl)
+        if tier.name != "scale":  # where tens of thousands are left at the last fault
+            self._show_time(row, "drained after the last fault", after, 2 * tier.lease_ttl)
         if tier.name == "long":
             quiet = latencies(self._records.calls, "enqueue", self._records.faults)
             self._show(row, "enqueues outside outages", len(quiet), at_least=1_000)
