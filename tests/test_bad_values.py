@@ -183,6 +183,7 @@ def test_every_verb_is_walked() -> None:
     assert verbs - {"is_shut"} == USUAL.keys() | WITHOUT_VALUES
     assert {name for name in vars(Lease) if callable(getattr(Lease, name)) and name[0] != "_"} == {
         *SETTLING,
+        "confirm",
         "give_back",
     }
 

@@ -398,7 +398,7 @@ async def test_who_was_silent_is_told_before_it_begins_what_is_somebody_elses(
         await anext(stream)
     for lease in (lost, mine):
         with pytest.raises(LeaseLost, match="lost"):
-            await queue.confirm(lease)
+            await lease.confirm()
 
 
 async def test_to_confirm_a_lease_asks_nothing_of_the_store_while_it_is_heard(
@@ -410,10 +410,10 @@ async def test_to_confirm_a_lease_asks_nothing_of_the_store_while_it_is_heard(
     client = await client_of(queue)
     monkeypatch.setattr(client.engine, "held", None)
     clock.advance(29.0)
-    await queue.confirm(lease)
+    await lease.confirm()
     await lease.complete()
     with pytest.raises(LeaseLost, match="settled before"):
-        await queue.confirm(lease)
+        await lease.confirm()
 
 
 async def test_settling_and_leasing_are_beats_too(

@@ -166,7 +166,8 @@ class Crew:
     async def run(self, faults: list[Callable[[], None]], total: int) -> None:
         """Work it all off, with a fault after every so many requests."""
         for number, fault in enumerate(faults, start=1):
-            await self._until_begun(total * number // (len(faults) + 2))
+            # Enough is left that nobody goes home before the last one.
+            await self._until_begun(total * number // (len(faults) + 5))
             await asyncio.sleep(random.uniform(0, 0.05))
             await asyncio.to_thread(fault)
         for worker in self._workers:

@@ -103,7 +103,7 @@ class Feeder:
         if standing.exhausted:
             await self._pauses.insist(lease.drop, needs_room=False)
             return
-        await self._pauses.insist(lambda: self._queue.confirm(lease), needs_room=False)
+        await self._pauses.insist(lease.confirm, needs_room=False)
         try:
             self._restore(name, standing)
             found, state = await self._ask(self._locators[name])

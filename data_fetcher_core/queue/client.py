@@ -99,6 +99,8 @@ class Client:
         self.reader = EntryReader(serializer, options)
         # Weak: a lease that nobody holds any more is found missing here, and given back.
         self.held: WeakValueDictionary[bytes, Lease] = WeakValueDictionary()
+        # Asks the store whether a lease is still ours.
+        self.prove: Callable[[Lease], Awaitable[None]]
         # Called when the last lease that was held here is settled.
         self.when_idle: Callable[[], None] = _nothing
         self.heard_at = clock.monotonic()
@@ -123,6 +125,7 @@ class Client:
             submit=self._settlements.submit,
             forget=self._forget,
             return_leases=self.return_leases,
+            prove=self._prove_if_doubtful,
             tell=tell,
             clock=clock,
         )
@@ -177,6 +180,10 @@ class Client:
     def is_doubtful(self, now: float) -> bool:
         """Whether we were silent for so long that our leases may be somebody else's."""
         return now - self.heard_at >= self.options.lease_ttl
+
+    async def _prove_if_doubtful(self, lease: Lease) -> None:
+        if self.is_doubtful(self.clock.monotonic()) or lease.leased_on < self.proved_at:
+            await self.prove(lease)
 
     def has_heard(self, asked_at: float) -> None:
         """What the store says is as old as the question, and may be as new as the answer.

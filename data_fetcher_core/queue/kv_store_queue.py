@@ -278,13 +278,6 @@ class KVStoreQueue:
         client = (await self.open_session()).client
         await client.ask("change_lanes", lambda op: self._engine.change_lanes(op, [change]))
 
-    async def confirm(self, lease: Lease) -> None:
-        """Raise :class:`LeaseLost` if it is somebody else's by now, before you begin after a wait.
-
-        The store is asked only if this process was silent for longer than a lease lasts.
-        """
-        await (await self.open_session()).confirm(lease)
-
     async def cancel(self, ids: Iterable[str], *, forget: bool = False) -> int:
         """Drop requests by id: those that wait at once, those in flight at their next move.
 

@@ -95,10 +95,12 @@ class Lease:
         """The store's clock, carried on from the lease by this process's monotonic one."""
         return self.leased_at + self._settler.clock.monotonic() - self.leased_on
 
-    def check_held(self) -> None:
-        """:class:`LeaseLost` if this process knows that it is over."""
-        if self.state is not LeaseState.HELD:
-            raise LeaseLost(f"request {self.id!r} was {self.state.value} before")
+    async def confirm(self) -> None:
+        """Raise :class:`LeaseLost` if it is somebody else's by now, before you begin after a wait.
+
+        The store is asked only if this process was silent for longer than a lease lasts.
+        """
+        await self._settler.confirm(self)
 
     async def complete(
         self,

@@ -20,6 +20,7 @@ class Session:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        client.prove = self.prove
         self.rooms = WaitingRooms(client)
         self.streams: WeakSet[LeaseStream] = WeakSet()
         self._heart = Heart(client, self._is_alive, self._drop_idle)
@@ -45,13 +46,6 @@ class Session:
 
     async def sweep(self) -> None:
         await self._heart.beat()
-
-    async def confirm(self, lease: Lease) -> None:
-        """:class:`LeaseLost` if it is somebody else's by now."""
-        client = self.client
-        if client.is_doubtful(client.clock.monotonic()) or lease.leased_on < client.proved_at:
-            await self.prove(lease)
-        lease.check_held()
 
     async def prove(self, *leases: Lease) -> None:
         """Ask the store which are still ours, before one is handed on; of every stream at once."""

@@ -56,11 +56,16 @@ class Settler:
     submit: Callable[[Settlement], Awaitable[Settled]]
     forget: Callable[[Lease], None]
     return_leases: Callable[[Sequence[Lease]], list[asyncio.Task[None]]]
+    prove: Callable[[Lease], Awaitable[None]]
     tell: Subscriber
     clock: Clock
 
     def decide(self, lease: Lease, error: BaseException | None) -> Decision:
         return bounded(self.options.retry, lease.attempts + 1, self.max_attempts, error)
+
+    async def confirm(self, lease: Lease) -> None:
+        await self.prove(lease)
+        _check_held(lease)
 
     async def complete(
         self,
@@ -139,7 +144,7 @@ class Settler:
         return Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
 
     async def _settle(self, lease: Lease, settlement: Settlement) -> Settled:
-        lease.check_held()
+        _check_held(lease)
         settled = await self.submit(settlement)
         if settled.outcome is Outcome.FULL:
             raise StoreFull(
@@ -157,6 +162,11 @@ class Settler:
             )
         lease.state = LeaseState.SETTLED
         return settled
+
+
+def _check_held(lease: Lease) -> None:
+    if lease.state is not LeaseState.HELD:
+        raise LeaseLost(f"request {lease.id!r} was {lease.state.value} before")
 
 
 def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]:
