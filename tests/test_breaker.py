@@ -123,7 +123,7 @@ def test_it_is_never_stuck(outcomes: str, step: float) -> None:
 
 @pytest.mark.parametrize("value", [-1, True, "5", None, 1.5])
 def test_a_count_that_cannot_be(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="failures"):
+    with pytest.raises(ConfigurationError, match=f"failures .*: {value!r}$"):
         BreakerOptions(failures=value)
 
 
@@ -133,5 +133,10 @@ def test_one_request_may_be_enough() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, "5", None, float("nan")])
 def test_a_duration_that_cannot_be(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="cooldown"):
+    with pytest.raises(ConfigurationError, match=f"cooldown .*, not {value!r}$"):
         BreakerOptions(cooldown=value)
+
+
+@pytest.mark.parametrize("value", [1e-3, 1e9])
+def test_the_shortest_and_the_longest_duration(value: float) -> None:
+    assert BreakerOptions(window=value).window == value

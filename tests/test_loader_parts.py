@@ -24,10 +24,17 @@ from data_fetcher_core.core import Page
 from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.loader.charset import CODECS, charset_of, codec_of, content_type
-from data_fetcher_core.loader.headers import basic_authorization, kept, readable
+from data_fetcher_core.loader.headers import (
+    basic_authorization,
+    common,
+    flaw_in_header,
+    kept,
+    readable,
+    secret,
+)
 from data_fetcher_core.loader.retry_after import parse_retry_after
 from data_fetcher_core.loader.statuses import failure_of_status, is_answer
-from data_fetcher_core.loader.urls import shown_url, target_of
+from data_fetcher_core.loader.urls import check_url, shown_url, target_of
 from tests.properties import quick
 from tests.web import Site, answer, loading
 
@@ -348,6 +355,34 @@ def test_kept_headers() -> None:
 )  # fmt: skip
 def test_targets(location: str, target: str) -> None:
     assert str(target_of(URL("http://example.org/x/a?z"), location)) == target
+
+
+def test_a_target_that_is_none() -> None:
+    with pytest.raises(ValueError, match=r"^not a URL$"):
+        target_of(URL("http://example.org/"), "//[]@")
+
+
+def test_what_is_longer_than_a_few_lines_is_cut() -> None:
+    fits = f"http://h/{'x' * 291}"
+    assert shown_url(URL(fits)) == fits
+    assert shown_url(URL(f"{fits}y")) == f"{fits}…"
+
+
+@pytest.mark.parametrize("url", ["ftp://h/", "http:///"])
+def test_what_cannot_be_asked_for_is_not_tried_again(url: str) -> None:
+    with pytest.raises(FetchError) as caught:
+        check_url(URL(url))
+    assert caught.value.retryable is False
+
+
+def test_which_headers_are_secret() -> None:
+    headers = {"Authorization": "Basic 1", "COOKIE": "a=b", "Accept": "*/*"}
+    assert secret(headers) == {"Authorization": "Basic 1", "COOKIE": "a=b"}
+    assert common(headers) == {"Accept": "*/*"}
+
+
+def test_a_header_without_a_name_is_shown() -> None:
+    assert flaw_in_header("a b", "c") == "'a b' is no name of a header"
 
 
 @quick(100)

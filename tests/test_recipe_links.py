@@ -322,6 +322,9 @@ def test_no_text_makes_a_url_raise_anything_else(text: str) -> None:
         ("ftp://h/", None, "neither http nor https"),
         ("http://ü b/", None, "no host that could be asked|not a URL"),
         ("http:///x", None, "no host that could be asked"),
+        ("http://[", None, "not a URL"),
+        ("http://h/\ud800", None, "it holds a lone surrogate"),
+        ("\u00a0http://h/", None, "neither http nor https"),
         ("a" * (LONGEST_URL + 1), None, f"longer than {LONGEST_URL} characters"),
     ],
 )
@@ -332,7 +335,13 @@ def test_what_is_wrong_with_a_url(text: str, base: URL | None, said: str) -> Non
 
 def test_a_scheme_without_slashes_is_that_of_the_page() -> None:
     base = URL("http://h/a/b")
-    told = {"http:X": "/a/X", "http:/X": "/X", "HTTP:x/y": "/a/x/y", "http:?q": "/a/b?q"}
+    told = {
+        "http:X": "/a/X",
+        "http:/X": "/X",
+        "HTTP:x/y": "/a/x/y",
+        "http:?q": "/a/b?q",
+        "http:X:y": "/a/X:y",
+    }
     for text, path in told.items():
         assert str(web_url(text, base)) == f"http://h{path}"
 
@@ -346,3 +355,12 @@ def test_what_is_wrong_with_a_url_is_said_without_its_credentials() -> None:
 async def test_only_large_pages_are_parsed_in_a_thread() -> None:
     assert await parsed(LARGE, threading.get_ident) == threading.get_ident()
     assert await parsed(LARGE + 1, threading.get_ident) != threading.get_ident()
+
+
+def test_the_longest_url() -> None:
+    text = "http://h/".ljust(LONGEST_URL, "x")
+    assert str(web_url(text)) == text
+
+
+def test_a_base_gives_no_fragment() -> None:
+    assert str(web_url("?", URL("http://h/a#there"))) == "http://h/a"

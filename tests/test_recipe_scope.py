@@ -110,10 +110,10 @@ def test_depth_is_counted_from_the_start_urls() -> None:
         ({"exclude": "*"}, r"exclude is no regular expression: '\*'"),
         ({"include": [""]}, "include must hold texts"),
         ({"include": [5]}, "include must hold texts, not 5"),
-        ({"include": None}, "include must be a list of texts"),
+        ({"include": None}, "include must be a list of texts, not None"),
         ({"origins": ["example.org"]}, "'example.org' is no origin"),
         ({"origins": ["http://u:secret@"]}, r"…@"),
-        ({"hosts": ["http://h/"]}, "not a host"),
+        ({"hosts": ["http://h/"]}, "not a host: 'http://h/'"),
         ({"hosts": ["*"]}, "not a host"),
         ({"hosts": ["*."]}, "not a host"),
         ({"hosts": ["a*.example"]}, "not a host"),
@@ -124,8 +124,8 @@ def test_depth_is_counted_from_the_start_urls() -> None:
         ({"origins": ["@" + "x" * 300]}, "^'" + "@" + "x" * 199 + "' is"),
         ({"origins": ["secret@" + "x" * 300]}, "^'…@" + "x" * 198 + "' is"),
         ({"prefix": "/docs"}, "'/docs' is no prefix"),
-        ({"prefix": 5}, "prefix must be"),
-        ({"max_depth": -1}, "max_depth must be a whole number from 0"),
+        ({"prefix": 5}, "prefix must be the beginning of a URL, not 5"),
+        ({"max_depth": -1}, "max_depth must be a whole number from 0, .*, not -1"),
         ({"max_depth": True}, "max_depth"),
         ({"max_depth": "5"}, "max_depth"),
         ({"max_depth": 1.5}, "max_depth"),
@@ -140,6 +140,11 @@ def test_what_cannot_be_a_scope_says_why(settings: dict[str, Any], said: str) ->
 def test_no_start_url_is_no_scope() -> None:
     with pytest.raises(ConfigurationError, match="at least one start URL"):
         Scope.around([])
+
+
+def test_a_start_that_is_no_text_is_no_scope() -> None:
+    with pytest.raises(ConfigurationError, match=r"^5 is no start URL: write it like"):
+        Scope.around(5)  # type: ignore[arg-type]
 
 
 def test_it_is_a_value() -> None:

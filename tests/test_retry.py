@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -51,10 +52,22 @@ def test_fixed_delays_and_the_last_for_all_that_follow() -> None:
     assert decided == [RetryIn(delay) for delay in (1.0, 5.0, 30.0, 30.0, 30.0)]
 
 
-@pytest.mark.parametrize("delays", [(), (-1.0,), (float("nan"),), (1.0, float("inf"))])
+@pytest.mark.parametrize(
+    "delays", [(), (-1.0,), (float("nan"),), (1.0, float("inf")), (True,), ("1",), 5]
+)
 def test_delays_that_cannot_be(delays: Any) -> None:
-    with pytest.raises(ConfigurationError, match="delays"):
+    with pytest.raises(ConfigurationError, match=f"delays .*, not {re.escape(repr(delays))}$"):
         FixedDelays(delays)
+
+
+def test_the_longest_delay_is_a_century() -> None:
+    century = 100 * 365 * 86_400.0
+    assert FixedDelays((century,)).decide(1, None) == RetryIn(century)
+
+
+def test_a_number_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="first must be a number from 0 up, not '5 s'"):
+        Exponential(first="5 s")  # type: ignore[arg-type]
 
 
 def test_the_shortest_that_can_be() -> None:
