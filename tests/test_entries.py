@@ -209,7 +209,8 @@ def test_a_checkpoint() -> None:
         read_checkpoint({"a": object()})
 
 
-@pytest.mark.parametrize("ids", ["abc", b"abc"])
-def test_one_text_is_no_list(ids: Any) -> None:
-    with refused(f"ids are given as a list: [{ids!r}], not {ids!r}"):
-        read_ids(ids)
+@pytest.mark.parametrize("one", ["abc", b"abc"])
+@pytest.mark.parametrize(("read", "what"), [(read_ids, "ids"), (read_lanes, "lanes")])
+def test_one_text_is_no_list(read: Any, what: str, one: Any) -> None:
+    with refused(f"{what} are given as a list: [{one!r}], not {one!r}"):
+        read(one)
