@@ -16,6 +16,7 @@ writes is in .mutations/.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
@@ -30,6 +31,8 @@ from tests.mutations.verdicts import ALIVE, DEAD, Mutant, Verdict
 from tests.mutations.workshop import Workshop
 
 MOST = 10.0
+# Many wait for what never comes, until patience ends.
+_PROCESSES = 3 * (os.cpu_count() or 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +63,9 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--modules", nargs="+", default=[], metavar="NAME", help="such as retry or 'queue.*'"
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after these (60)")
-    parser.add_argument("--processes", type=int, default=2, help="mutants at a time (2)")
+    parser.add_argument(
+        "--processes", type=int, default=_PROCESSES, help=f"mutants at a time ({_PROCESSES})"
+    )
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one mutant in N (1)")
     parser.add_argument("--survivors", action="store_true", help="only those of the last run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
