@@ -110,7 +110,7 @@ def test_depth_is_counted_from_the_start_urls() -> None:
         ({"exclude": "*"}, r"exclude is no regular expression: '\*'"),
         ({"include": [""]}, "include must hold texts"),
         ({"include": [5]}, "include must hold texts, not 5"),
-        ({"include": None}, "include must be a list of texts, not None"),
+        ({"include": 5}, "include must be a list of texts, not 5"),
         ({"origins": ["example.org"]}, "'example.org' is no origin"),
         ({"origins": ["http://u:secret@"]}, r"…@"),
         ({"hosts": ["http://h/"]}, "not a host: 'http://h/'"),
