@@ -154,6 +154,8 @@ async def test_a_prefix_keeps_names_apart() -> None:
         await store.put("a", value, prefix=prefix)
     assert await store.exists("a", prefix="X")
     assert not await store.exists("b", prefix="X")
+    await store.put("b", 1)
+    assert not await store.exists("b", prefix="X")
     assert await store.range_get("", prefix="X") == [("a", 1)]
     assert await store.delete("a", prefix="X")
     assert not await store.delete("a", prefix="X")
