@@ -492,3 +492,17 @@ async def work_off(queue: KVStoreQueue, clock: ManualClock, lanes: list[str]) ->
             await lease.complete()
         clock.advance(2.0)
     assert (await accounted(queue)).size == 0
+
+
+async def test_what_was_ever_buried_is_counted(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = make_queue()
+    await queue.enqueue(["a", "b", Entry("late", expires_in=1.0)])
+    for lease in await queue.lease(2):
+        await lease.bury("no")
+    clock.advance(2.0)
+    assert await queue.lease() == []
+    details = [letter.detail for letter in await letters(queue)]
+    assert details == ["no", "no", "it waited longer than it was to wait"]
+    assert await queue.requeue() == 3
+    stats = await accounted(queue)
+    assert (stats.buried, stats.dead, stats.ready) == (3, 0, 3)

@@ -74,7 +74,6 @@ class _Taking:
 
     def __init__(self, step: Step, client: bytes, token_base: bytes, want: int) -> None:
         self.step = step
-        self.client = client
         self.token_base = token_base
         self.want = want
         self.grants: list[Grant] = []
