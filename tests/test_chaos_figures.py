@@ -149,6 +149,8 @@ def test_without_kills_nobody_is_unlucky() -> None:
     notes = [Note("born", process, 0.0, process) for process in processes]
     notes += [Note("killed", process, 1.0, "") for process in [*processes, "p0.1"]]
     assert shown(outcome(notes=notes))[what] == (0, {"at_most": 2})
+    short = dataclasses.replace(KEPT, tier=dataclasses.replace(KEPT.tier, name="short"))
+    assert shown(outcome(notes=notes, kept=short))[what] == (0, {"at_most": 51})
 
 
 def test_who_is_told_unavailable_is_shown() -> None:

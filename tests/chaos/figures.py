@@ -149,8 +149,9 @@ class Figures:
         innocent = account.count("buried though not poison")
         self._show("F32", "others buried with it", innocent, exactly=0)
         unlucky = account.unlucky
-        # Rounded up: without any kill there is no bad luck.
-        most = -(-self._workers_killed() // _UNLUCKY)
+        # Rounded up: without any kill there is no bad luck. In seconds, with a kill in each of
+        # them, every kill may hit one that is alone.
+        most = -(-self._workers_killed() // (1 if self._outcome.tier.name == "short" else _UNLUCKY))
         self._show("F32", "others killed five times, the last time alone", unlucky, at_most=most)
         deaths = sum(note.kind == "poison" for note in self._records.notes)
         most = deaths * self._outcome.tier.workers
