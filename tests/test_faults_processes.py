@@ -258,7 +258,7 @@ async def test_the_load_that_every_change_must_hold(start_redis: StartRedis, led
     server = start_redis(appendonly="yes", appendfsync="always")
     options: dict[str, Any] = {"max_deaths": 50}
     orders = Orders(
-        server.url, str(ledger), workers=25, longest_work=0.02, cancels=400, options=options
+        server.url, str(ledger), workers=25, longest_work=0.02, cancels=1_000, options=options
     )
     async with open_run(server.url, **options) as queue:
         await queue.enqueue([Entry(1, lane=f"lane{n % 7}") for n in range(2_500)])
