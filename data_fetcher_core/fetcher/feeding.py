@@ -103,6 +103,7 @@ class Feeder:
         if standing.exhausted:
             await self._pauses.insist(lease.drop, needs_room=False)
             return
+        # Unlike a page, a turn has asked the store twice since it was handed on.
         await self._pauses.insist(lease.confirm, needs_room=False)
         try:
             self._restore(name, standing)
