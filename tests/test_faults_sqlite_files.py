@@ -362,6 +362,20 @@ async def test_a_value_that_is_no_longer_bytes_does_no_harm(path: Path, kind: st
         assert await _outcome(path) != "harm"
 
 
+async def test_what_was_found_and_is_not_there_to_delete_is_told(path: Path) -> None:
+    """Before a request is handed out that would be found again."""
+
+    def step(tx: Any) -> None:
+        assert tx.range(b"a", b"z") == [(b"k", b"v")]
+        tx._connection.execute("DELETE FROM kv")
+        tx.delete_many([b"k", b"never there"])
+
+    async with SQLiteStore(path) as store:
+        await store.transact(lambda tx: tx.put_many([(b"k", b"v")]))
+        with pytest.raises(StoreCorrupt, match="not in order"):
+            await store.transact(step)
+
+
 async def test_a_table_whose_name_is_no_text_is_told(path: Path) -> None:
     """Not even SQLite's own message can be read then."""
     whole = await _filled(path)
