@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import time
 import weakref
+from itertools import repeat
 
 import anyio
 import pytest
 
 from data_fetcher_core.errors import StoreUnavailable
+from data_fetcher_core.queue import insisting
 from data_fetcher_core.queue.insisting import insist
 
 
@@ -60,6 +62,34 @@ async def test_who_was_stopped_for_too_long_does_not_ask_again(
     with pytest.raises(StoreUnavailable, match="away"):
         await insist(store.ask, 0.2)
     assert store.asked == 1
+
+
+class FallsSilent(AwayStore):
+    """Says that it is away until so many seconds have passed; then it says nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(away=10**9)
+        self.silent_at = time.monotonic() + seconds
+
+    async def ask(self) -> int:
+        if time.monotonic() >= self.silent_at:
+            await anyio.sleep_forever()
+        return await super().ask()
+
+
+@pytest.mark.parametrize(
+    ("silent_after", "told"),
+    [
+        pytest.param(0.75, "away", id="cut short by the end of its time"),
+        pytest.param(0.1, "did not answer within", id="for as long as an attempt may last"),
+    ],
+)
+async def test_what_a_store_said_is_told_unless_it_fell_silent_since(
+    monkeypatch: pytest.MonkeyPatch, silent_after: float, told: str
+) -> None:
+    monkeypatch.setattr(insisting, "_pauses", lambda: repeat(0.001))
+    with pytest.raises(StoreUnavailable, match=told):
+        await insist(FallsSilent(silent_after).ask, 0.9)
 
 
 class Told(StoreUnavailable):

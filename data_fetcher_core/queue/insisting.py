@@ -21,17 +21,19 @@ _LONGEST_PAUSE = 0.5
 async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: float = 0.0) -> T:
     """The store's answer, or :class:`StoreUnavailable` once ``op_timeout`` is over."""
     now = asyncio.get_running_loop().time
-    deadline = now() + op_timeout - waited
+    deadline, share = now() + op_timeout - waited, op_timeout / _ATTEMPTS_WITHIN_BOUND
     failure: StoreUnavailable | None = None
     try:
         for pause in _pauses():
-            bound = min(op_timeout / _ATTEMPTS_WITHIN_BOUND, deadline - now())
+            bound = min(share, deadline - now())
             try:
                 # The lightest way to bound a wait; there is one around every batch.
                 async with asyncio.timeout(bound):
                     return await ask()
             except TimeoutError:
-                failure = StoreUnavailable(f"the store did not answer within {op_timeout:g} s")
+                # An attempt cut short by the deadline does not hide what was said before it.
+                if failure is None or bound == share:
+                    failure = StoreUnavailable(f"the store did not answer within {op_timeout:g} s")
             except StoreUnavailable as error:
                 failure = error
             await anyio.sleep(max(0.0, min(pause, deadline - now())))
