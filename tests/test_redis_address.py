@@ -34,6 +34,8 @@ CANARY = "s3cr3t-c4n4ry"
         ("redis://:p%2Fss@host", "redis://host:6379/0"),
         ("rediss://host?ssl_ca_certs=/ca.pem", "rediss://host:6379/0"),
         ("redis+cluster://a,b:7000,[::1]", "redis+cluster://a:6379,b:7000,[::1]:6379"),
+        ("redis+cluster://[::1]:7000,[::2]", "redis+cluster://[::1]:7000,[::2]:6379"),
+        ("redis://host\n", "redis://host:6379/0"),
         ("rediss+cluster://a", "rediss+cluster://a:6379"),
         ("unix:///run/redis.sock?db=2&password=x", "unix:///run/redis.sock?db=2"),
     ],
@@ -46,6 +48,8 @@ def test_urls_that_can_be(url: str, text: str) -> None:
 def test_credentials_are_read() -> None:
     address = parse_address("redis://us%3Aer:p%40s%3A%2Fs@host")
     assert (address.username, address.password) == ("us:er", "p@s:/s")
+    address = parse_address("redis://:p[x@host")
+    assert (address.username, address.password) == (None, "p[x")
     address = parse_address("redis://host", password="p")
     assert (address.username, address.password) == (None, "p")
     address = parse_address("unix:///s?username=u&password=p%26q")
@@ -61,7 +65,9 @@ def test_credentials_are_read() -> None:
         ("redis://host:port", "'host:…'.*number"),
         ("redis://host:70000", "65535"),
         ("redis://host:0", "port 0"),
-        ("redis://[::1", "cannot be read"),
+        ("redis://[::1", "where host:port should be"),
+        ("redis://[one]", "where host:port should be"),
+        ("redis+cluster://a,b:7000,[::1", "where host:port should be"),
         ("redis://host/first", "'first'"),
         ("redis://host/-1", "'-1'"),
         ("redis://host?db=x", "'x'"),
@@ -76,7 +82,6 @@ def test_credentials_are_read() -> None:
         (f"redis://:{CANARY}/x@host", "percent-encode"),
         (f"redis://:{CANARY}?x@host", "percent-encode"),
         (f"redis://:{CANARY}#x@host", "percent-encode"),
-        (f"redis://:{CANARY}[x@host", "cannot be read"),
     ],
 )
 def test_urls_that_cannot_be(url: str, message: str) -> None:
@@ -114,6 +119,12 @@ def test_info_is_read() -> None:
 @pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "7.2", "8.0-rc1", "10.1", "", "unstable"])
 def test_versions_that_will_do(version: str) -> None:
     assert judge(info(redis_version=version)) == []
+
+
+@pytest.mark.parametrize("name", ["redis_mode", "server_mode"])
+def test_a_sentinel_is_no_store(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"redis\+sentinel://"):
+        judge(info(**{name: "sentinel"}))
 
 
 @pytest.mark.parametrize("version", ["2.8.24", "5.0.7", "6.0.16"])

@@ -169,6 +169,7 @@ REPLIES: list[tuple[bytes, type[DataFetcherError], str]] = [
     (b"-NOAUTH Authentication required.", ConfigurationError, "password"),
     (b"-WRONGPASS invalid username-password pair", ConfigurationError, "password"),
     (b"-NOPERM this user has no permissions", ConfigurationError, "ACL"),
+    (b"-ERR ACL failure in script: User bob may not", ConfigurationError, "check user"),
     (b"-DENIED Redis is running in protected mode", ConfigurationError, "protected"),
     (b"-MOVED 3999 127.0.0.1:6381", ConfigurationError, r"redis\+cluster://"),
     (b"-ASK 3999 127.0.0.1:6381", ConfigurationError, r"redis\+cluster://"),

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from data_fetcher_core.errors import ConfigurationError, DataFetcherError, StoreUnavailable
+from data_fetcher_core.kv_store.redis.address import Endpoint, parse_address
+from data_fetcher_core.kv_store.redis.connection import make_wire
 from tests.conftest import OpenRedis
 from tests.evidence import Evidence
 from tests.fault_support import bounded
@@ -81,6 +83,17 @@ async def test_a_peer_that_is_not_trusted_hears_nothing(
     shows("F65", f"{peer}: error with its remedy", told, exactly="named")
     with redis_server.client() as client:
         shows("F65", f"{peer}: keys written", client.dbsize(), exactly=0)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_what_is_broken_is_not_spoken_even_where_the_system_allows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lenient = ssl.create_default_context()
+    lenient.minimum_version = ssl.TLSVersion.TLSv1
+    monkeypatch.setattr(ssl, "create_default_context", lambda: lenient)
+    wire = make_wire(parse_address("rediss://host"), Endpoint("host", 6379))
+    assert wire.ssl_context.get().minimum_version == ssl.TLSVersion.TLSv1_2  # type: ignore[attr-defined]
 
 
 async def test_a_server_without_tls_is_not_spoken_to_without(

@@ -25,7 +25,7 @@ from tests.servers import Binary, RedisServer, find_binaries
 def test_half_a_step_comes_back_at_the_second_start(
     binary: Binary, repair: str, tmp_path: Path
 ) -> None:
-    """So do the servers that were tried. One that no longer does makes the cutting needless."""
+    """So does every Redis that was tried. What no longer does makes the cutting needless."""
     server = RedisServer(tmp_path, binary, appendonly="yes", appendfsync="always").start()
     try:
         _step(server, "abc")
@@ -38,9 +38,14 @@ def test_half_a_step_comes_back_at_the_second_start(
             _rewrite(server)
         _step(server, "xy")
         server.restart()
-        assert _keys(server) == ("abxy" if repair == "none" else "xy")
+        comes_back = repair == "none" and not _is_mended(binary)
+        assert _keys(server) == ("abxy" if comes_back else "xy")
     finally:
         server.stop()
+
+
+def _is_mended(binary: Binary) -> bool:
+    return binary.path.name == "valkey-server" and binary.version >= (9, 1)
 
 
 def test_where_a_step_is_torn() -> None:

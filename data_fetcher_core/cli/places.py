@@ -75,7 +75,6 @@ def command_line(place: Place, *words: str) -> str:
 
 
 def _file_in(url: str) -> Path | None:
-    parts = urlsplit(url)
-    if parts.scheme.lower() != "sqlite":
+    if url.partition(":")[0].lower() != "sqlite":
         return None
-    return Path(unquote(parts.path.removeprefix("/"))).absolute()
+    return Path(unquote(urlsplit(url).path.removeprefix("/"))).absolute()

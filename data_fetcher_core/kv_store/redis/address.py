@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,11 @@ SCHEMES = (*_PLAIN, *_TLS, "unix")
 _FORM = "redis://[user:password@]host[:port][/db]"
 _SENTINEL_FORM = "redis+sentinel://[user:password@]host[:port],…/name-of-the-master[/db]"
 _HIDDEN = "***"
+# Versions of urllib differ in whether an IPv6 address may stand among several hosts.
+_URL = re.compile(
+    r"\A(?:([a-z][a-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?\Z",
+    re.DOTALL | re.IGNORECASE | re.ASCII,
+)
 
 
 @dataclass(frozen=True)
@@ -116,10 +122,8 @@ def parse_address(url: str, *, password: str | None = None) -> RedisAddress:
 def _split(url: str) -> SplitResult:
     if not isinstance(url, str):
         raise ConfigurationError(f"a Redis URL must be a string, not {type(url).__name__}")
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ConfigurationError(f"the Redis URL cannot be read: write {_FORM}") from None
+    scheme, *others = _URL.findall(url.strip())[0]
+    parts = SplitResult(scheme.lower(), *others)
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ConfigurationError(

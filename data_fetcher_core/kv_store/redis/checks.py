@@ -23,7 +23,8 @@ def read_info(reply: bytes) -> dict[str, str]:
 
 def judge(info: dict[str, str]) -> list[str]:
     """Warnings about this server; a :class:`ConfigurationError` if it cannot be used."""
-    if info.get("redis_mode") == "sentinel":
+    # The second is what Valkey calls it.
+    if "sentinel" in (info.get("redis_mode"), info.get("server_mode")):
         raise ConfigurationError(
             "this Redis is a sentinel, and keeps nothing itself: use "
             "redis+sentinel://host:port/name-of-the-master"

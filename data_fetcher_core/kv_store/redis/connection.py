@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from ssl import TLSVersion
 from typing import Any
 
 from hiredis import pack_command
@@ -24,6 +25,12 @@ from data_fetcher_core.kv_store.redis.address import Endpoint, RedisAddress
 Command = Sequence[Any]
 # A peer that does not answer our goodbye is left without.
 _GOODBYE = 1.0
+# The oldest TLS is named, as some systems would let Python speak one that is broken.
+_TRUST: dict[str, Any] = {
+    "ssl_cert_reqs": "required",
+    "ssl_check_hostname": True,
+    "ssl_min_version": TLSVersion.TLSv1_2,
+}
 
 
 class _Wire(client.AbstractConnection):
@@ -80,8 +87,7 @@ def make_wire(address: RedisAddress, endpoint: Endpoint | None) -> _Wire:
     common |= {"host": endpoint.host, "port": endpoint.port, "socket_keepalive": True}
     if not address.is_tls:
         return _TcpWire(**common)
-    tls = {"ssl_cert_reqs": "required", "ssl_check_hostname": True, **address.tls}
-    return _TlsWire(**common, **tls)
+    return _TlsWire(**common, **{**_TRUST, **address.tls})
 
 
 class Pool:

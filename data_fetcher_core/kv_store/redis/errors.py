@@ -75,6 +75,7 @@ _PHRASES: tuple[tuple[str, type[DataFetcherError], str], ...] = (
     ("SELECT is not allowed", ConfigurationError, _USE_CLUSTER),
     ("cluster support disabled", ConfigurationError, "use a redis:// URL"),
     ("can't run this command", ConfigurationError, _ACCESS),
+    ("ACL failure", ConfigurationError, _ACCESS),
     ("non local key", StoreUnavailable, "a slot of the cluster is moving"),
     ("SENTINEL", ConfigurationError, "this is no sentinel: name its port, or use a redis:// URL"),
     ("unknown command", ConfigurationError, "the server must offer its scripting commands"),
