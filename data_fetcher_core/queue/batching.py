@@ -72,6 +72,7 @@ class Batcher(Generic[Item, Answer]):
         return batch
 
     async def _send_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        outcomes: Sequence[Answer] = ()
         try:
             outcomes = await self._send([item for item, _ in batch])
         except StoreUnavailable as error:
@@ -84,14 +85,22 @@ class Batcher(Generic[Item, Answer]):
             _cancel([*batch, *self._waiting])
             raise
         else:
-            for (item, future), outcome in zip(batch, outcomes, strict=True):
-                if future.done():
-                    self._abandon(item, outcome)
-                else:
-                    future.set_result(outcome)
+            self._hand_out(batch, outcomes)
         finally:
             # Whoever keeps the error keeps this frame: not the callers as well, and their leases.
             batch.clear()
+            outcomes = ()
+
+    def _hand_out(
+        self,
+        batch: Sequence[tuple[Item, asyncio.Future[Answer]]],
+        outcomes: Sequence[Answer],
+    ) -> None:
+        for (item, future), outcome in zip(batch, outcomes, strict=True):
+            if future.done():
+                self._abandon(item, outcome)
+            else:
+                future.set_result(outcome)
 
 
 def _fail(batch: Sequence[tuple[Item, asyncio.Future[Answer]]], error: Exception) -> None:

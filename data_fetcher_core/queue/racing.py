@@ -22,4 +22,5 @@ async def race(*waits: Callable[[], Awaitable[None]]) -> None:
         for wait in waits:
             group.start_soon(run, wait)
     if failures:
-        raise failures[0]
+        # Taken out: an error that its own traceback holds is kept until garbage is collected.
+        raise failures.pop(0)

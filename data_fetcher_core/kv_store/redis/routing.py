@@ -135,7 +135,11 @@ class Cluster:
             else:
                 await self._learn(shards, informant)
                 return
-        raise failure
+        try:
+            raise failure
+        finally:
+            # Or its own traceback would hold it, with all who wait, until garbage is collected.
+            del failure
 
     async def _learn(self, shards: list[list[Any]], informant: Endpoint) -> None:
         former = set(self._owners.values())

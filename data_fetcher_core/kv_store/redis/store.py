@@ -174,7 +174,12 @@ class RedisStore(KeyValueStore):
         # we sent, and with it a password.
         if doubtful:
             await self._sessions.server().distrust()
-        raise failure
+        try:
+            raise failure
+        finally:
+            # An error that its own traceback holds is kept, and those who wait for it and what
+            # they hold with it, until garbage is collected.
+            del failure
 
     def _silence(self, duration: float) -> StoreUnavailable:
         hint = f" ({NO_TLS})" if self._address.is_tls else ""
