@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +76,16 @@ def write(tmp_path: Path) -> Write:
 )
 def test_from_a_file(write: Write, attribute: str, recipe_id: str) -> None:
     assert load_recipe(f"{write()}{attribute}").recipe_id == recipe_id
+
+
+def test_mended_within_the_same_second(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = write()
+    at = path.stat().st_mtime_ns
+    assert load_recipe(str(path)).recipe_id == "by default"
+    write(RECIPE.replace("by default", "by new one"))
+    os.utime(path, ns=(at, at))
+    assert load_recipe(str(path)).recipe_id == "by new one"
 
 
 @pytest.mark.parametrize(("attribute", "recipe_id"), [("", "by default"), (":made", "made")])

@@ -8,8 +8,9 @@ import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from data_fetcher_core.core import FetcherRecipe
@@ -47,6 +48,13 @@ def _is_file(place: str) -> bool:
     return place.endswith(".py") or "/" in place or "\\" in place
 
 
+class _AsWritten(SourceFileLoader):
+    """Never from kept bytecode, which is held to be new for the rest of a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _from_file(path: Path) -> ModuleType:
     if not _exists(path):
         raise ConfigurationError(
@@ -54,8 +62,9 @@ def _from_file(path: Path) -> ModuleType:
         )
     # A name of its own, so that a file called json.py does not become json for everybody.
     name = f"data_fetcher_recipe_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    loader = _AsWritten(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None or path.suffix != ".py":
         raise ConfigurationError(f"{path} is no Python file: its name must end in .py")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
@@ -63,7 +72,7 @@ def _from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with _explained(str(path)):
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     return module
 
 
