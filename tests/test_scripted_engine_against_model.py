@@ -123,7 +123,7 @@ class Pair:
         expected = self.model.lease(client, want, lanes, steal)
         records = [decode(grant.record) for grant in granted.grants]
         assert [facts(record) for record in records] == [facts_of(r) for r in expected]
-        assert [grant.lane.decode() for grant in granted.grants] == [r.lane for r in expected]
+        assert [record.lane.decode() for record in records] == [r.lane for r in expected]
         for grant, record in zip(granted.grants, records, strict=True):
             self.leases[client, record.id.decode()] = grant.token, record
 

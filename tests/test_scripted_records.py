@@ -64,7 +64,7 @@ async def test_a_bad_record_becomes_a_dead_letter_and_blocks_nobody(
                 await act_on(engine, op, place, grant.token, beat)
             granted = await engine.lease(op(), 5)
             assert ids(granted.grants) == ["good"]
-            assert granted.grants[0].lane == b"l"
+            assert decode(granted.grants[0].record).lane == b"l"
             letters = await corrupt_letters(engine)
             assert [x.record for x in letters] == ([] if place == "complete" else [bad])
             assert await engine.recount() == {}

@@ -16,17 +16,13 @@ from data_fetcher_core.errors import (
     StoreLost,
 )
 from data_fetcher_core.events import Event, HeartbeatMissed
-from data_fetcher_core.kv_store.base import KeyValueStore, Transaction
-from data_fetcher_core.kv_store.memory import MemoryStore
+from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 from data_fetcher_core.queue import KVStoreQueue, tending
 from data_fetcher_core.queue.engine import Move, Settlement
-from data_fetcher_core.queue.lane_state import LaneDefaults
-from data_fetcher_core.queue.ordered_keys import OrderedKeys
 from data_fetcher_core.queue.step import Step
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
-from tests.fault_support import open_run
 from tests.harness import (
     accounted,
     as_time_passes,
@@ -456,42 +452,6 @@ async def test_nothing_is_left_of_a_run_that_is_over(
     await queue.forget()
     await queue.close()
     assert len(await everything(store)) <= 1
-
-
-async def test_what_a_step_did_last_counts() -> None:
-    """A key that is put and deleted in one step is not there, the other way round it is."""
-    store, keys = MemoryStore(), OrderedKeys(b"run")
-    await store.transact(lambda tx: tx.put_many([(b"back", b"1"), (b"gone", b"1")]))
-
-    def run(tx: Transaction) -> list[bytes | None]:
-        step = Step(tx, keys, LaneDefaults(), 1, {keys.state: None})
-        for key in (b"back", b"gone"):
-            step.put(key, b"2")
-            step.delete(key)
-        step.put(b"back", b"3")
-        step.flush()
-        return tx.get_many([b"back", b"gone"])
-
-    assert await store.transact(run) == [b"3", None]
-
-
-async def test_a_lane_that_is_over_leaves_nothing(clock: ManualClock) -> None:
-    """Or a run over a million hosts would keep a million lanes."""
-    store, left = MemoryStore(), []
-    async with open_run(store, clock=clock, lane_interval=1.0) as queue:
-        for hosts in (1, 20):
-            await work_off(queue, clock, [f"{n}.example" for n in range(hosts)])
-            left.append(len(await everything(store)))
-    assert left[0] == left[1]
-
-
-async def work_off(queue: KVStoreQueue, clock: ManualClock, lanes: list[str]) -> None:
-    await queue.enqueue([Entry(n, lane=lane) for lane in lanes for n in range(3)])
-    for _ in range(4):
-        for lease in await queue.lease(100):
-            await lease.complete()
-        clock.advance(2.0)
-    assert (await accounted(queue)).size == 0
 
 
 async def test_what_was_ever_buried_is_counted(make_queue: MakeQueue, clock: ManualClock) -> None:

@@ -115,7 +115,6 @@ class Grant(NamedTuple):
     """A lease as the store gave it, with the interval and limit of its lane, 0 without one."""
 
     token: bytes
-    lane: bytes
     record: bytes
     interval: int
     limit: int = 0

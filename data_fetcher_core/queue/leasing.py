@@ -30,7 +30,7 @@ def split_lease(value: bytes) -> tuple[bytes, bytes]:
 
 def grant_of(step: Step, token: bytes, lane: LaneState, raw: bytes) -> Grant:
     interval = lane.pace(step.options).interval
-    return Grant(token, lane.name, raw, interval, lane.limit_among(step.options))
+    return Grant(token, raw, interval, lane.limit_among(step.options))
 
 
 def lease(
@@ -160,7 +160,7 @@ class _Taking:
             lane.gate = max(lane.gate, gate)
         self.served.pop(lane.name, None)
         self.served[lane.name] = lane
-        self.grants.append(Grant(token, lane.name, raw, pace.interval, front.limit))
+        self.grants.append(Grant(token, raw, pace.interval, front.limit))
 
     def _remove(self, front: _Front, found: _List, key: bytes) -> None:
         front.pop(found)

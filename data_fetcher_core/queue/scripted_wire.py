@@ -179,7 +179,7 @@ def read_granted(reply: Sequence[Any], token_base: bytes) -> Granted:
 def _read_grant(token: bytes, value: bytes, paces: Mapping[bytes, tuple[int, int]]) -> Grant:
     end = 2 + int.from_bytes(value[:2])
     lane = value[2:end]
-    return Grant(token, lane, value[end:], *paces.get(lane, (0, 0)))
+    return Grant(token, value[end:], *paces.get(lane, (0, 0)))
 
 
 def read_dead(reply: Sequence[bytes]) -> list[Dead]:

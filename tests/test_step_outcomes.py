@@ -1,0 +1,260 @@
+"""What one step over an ordered store answers: to who adds, leases, settles and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from data_fetcher_core.kv_store.base import Transaction
+from data_fetcher_core.kv_store.memory import MemoryStore
+from data_fetcher_core.queue import leasing, settling, tending
+from data_fetcher_core.queue.engine import (
+    STEP,
+    Addition,
+    Admission,
+    Admitted,
+    Granted,
+    Move,
+    NewRequest,
+    Op,
+    Outcome,
+    Reason,
+    Settled,
+    Settlement,
+    Slice,
+)
+from data_fetcher_core.queue.lane_state import LaneDefaults, QueueState
+from data_fetcher_core.queue.ordered_keys import OrderedKeys
+from data_fetcher_core.queue.records import Record, decode
+from data_fetcher_core.queue.step import UNREADABLE, Step, read_dead
+from data_fetcher_core.queue.tokens import token_base
+from tests.scripted import new
+
+T = TypeVar("T")
+ME = b"me"
+
+
+class Steps:
+    """One run in memory, a step at a time, at an instant that stands still."""
+
+    def __init__(self, **options: int) -> None:
+        self.store = MemoryStore()
+        self.keys = OrderedKeys(b"run")
+        self.now = 1_000
+        self._options = LaneDefaults(**options)
+        self._leases = 0
+
+    async def run(self, do: Callable[[Step], T]) -> T:
+        def run(tx: Transaction) -> T:
+            (state,) = tx.get_many([self.keys.state])
+            step = Step(tx, self.keys, self._options, self.now, {self.keys.state: state})
+            answer = do(step)
+            step.flush()
+            return answer
+
+        return await self.store.transact(run)
+
+    async def add(self, *requests: NewRequest, whole: bool = False) -> list[tuple[str, str]]:
+        addition = Addition(requests, whole=whole)
+        (told,) = await self.run(lambda step: settling.add(step, [addition]))
+        return [(one.admission.name, one.id.decode()) for one in told]
+
+    async def lease(self, want: int = 1) -> Granted:
+        self._leases += 1
+        base = token_base(Op(ME, self._leases), b"secret")
+        return await self.run(
+            lambda step: leasing.lease(step, ME, want, base, lanes=None, steal=())
+        )
+
+    async def settle(
+        self, *settlements: Settlement, refuse_children: bool = False
+    ) -> list[Settled]:
+        return await self.run(
+            lambda step: settling.settle(step, ME, settlements, refuse_children=refuse_children)
+        )
+
+    async def damage(self, token: bytes) -> None:
+        """The record of a lease, in the store."""
+        value = leasing.lease_value(b"", b"")
+        await self.run(lambda step: step.put(self.keys.lease(ME, token), value))
+
+    async def state(self) -> QueueState:
+        return await self.run(lambda step: step.state)
+
+    async def dead(self) -> list[tuple[Reason, bytes, bytes]]:
+        found = await self.run(lambda step: step.family(self.keys.dead_letters))
+        letters = [read_dead(self.keys, key, value) for key, value in found]
+        return [(letter.reason, letter.detail, letter.record) for letter in letters]
+
+
+def taken(granted: Granted) -> list[str]:
+    return [decode(grant.record).id.decode() for grant in granted.grants]
+
+
+def suspect(identity: bytes, lane: bytes = b"") -> NewRequest:
+    record = Record(id=identity, lane=lane, key=b"", priority=3, body=b"", deaths=1)
+    return NewRequest(identity, record.encode())
+
+
+# --- adding ------------------------------------------------------------------------------------
+
+
+async def test_who_adds_is_told_of_each() -> None:
+    run = Steps(capacity=3, max_keyed=1)
+    first = new("a", key="same", told_id=b"a")
+    assert await run.add(first, new("b"), new("c", key="other")) == [
+        ("NEW", "a"),
+        ("NEW", "b"),
+        ("OVER", "c"),
+    ]
+    again = new("d", key="same")
+    assert await run.add(again, again, new("e"), new("f")) == [
+        ("DUPLICATE", "a"),
+        ("DUPLICATE", "a"),
+        ("NEW", "e"),
+        ("FULL", "f"),
+    ]
+    assert await run.add(new("g"), new("h"), whole=True) == [("FULL", "g"), ("FULL", "h")]
+    assert (await run.state()).duplicates == 2
+
+
+# --- leasing -----------------------------------------------------------------------------------
+
+
+async def test_who_leases_is_told_of_what_must_be_held_alone() -> None:
+    run = Steps(max_deaths=2)
+    await run.add(new("a"))
+    assert (await run.lease()).suspect is False
+    await run.add(suspect(b"s", b"its lane"), new("behind it", lane="its lane"), new("b"))
+    granted = await run.lease(9)
+    assert (taken(granted), granted.suspect) == (["b"], True)
+
+
+@pytest.mark.parametrize(
+    ("requests", "lease", "drained"),
+    [
+        ([], 0, True),
+        ([new("ready")], 0, False),
+        ([new("held")], 1, False),
+        ([new("held"), new("delayed", delay=5)], 1, False),
+    ],
+)
+async def test_who_leases_is_told_whether_all_is_done(
+    requests: Sequence[NewRequest], lease: int, drained: bool
+) -> None:
+    run = Steps()
+    await run.add(*requests)
+    await run.lease(lease)
+    assert (await run.lease(0)).drained is drained
+
+
+async def test_what_is_over_is_cleared_away_a_bounded_part_at_a_time() -> None:
+    run = Steps()
+    await run.add(*(new(str(n), expires_in=1) for n in range(STEP + 5)))
+    run.now += 10
+    granted = await run.lease()
+    assert (granted.grants, granted.wait) == ([], 0)
+    assert (await run.state()).ready == 5
+    assert (await run.lease()).wait is None
+    assert (await run.state()).ready == 0
+
+
+async def test_who_was_served_last_is_behind_the_others() -> None:
+    run = Steps()
+    await run.add(*(new(f"{lane}{n}", lane=lane) for n in range(3) for lane in "ab"))
+    assert taken(await run.lease(3)) == ["a0", "b0", "a1"]
+    assert taken(await run.lease(3)) == ["b1", "a2", "b2"]
+
+
+async def test_a_damaged_record_comes_first_and_is_buried() -> None:
+    run = Steps()
+    await run.add(new("low", priority=2), new("high", priority=5))
+    (key, _), *_ = await run.run(lambda step: step.family(run.keys.ready_lists))
+    await run.run(lambda step: step.put(key, b"damaged"))
+    assert taken(await run.lease(2)) == ["high"]
+    assert await run.dead() == [(Reason.CORRUPT, UNREADABLE, b"damaged")]
+
+
+@pytest.mark.parametrize("want", [1, 2, 3, 9])
+async def test_who_peeks_sees_as_many_as_wanted(want: int) -> None:
+    run = Steps()
+    await run.add(*(new(f"{lane}{n}", lane=lane) for lane in "ab" for n in range(2)))
+    seen = await run.run(lambda step: tending.peek(step, want))
+    assert [decode(raw).id for raw in seen] == [b"a0", b"b0", b"a1", b"b1"][:want]
+
+
+# --- settling ----------------------------------------------------------------------------------
+
+
+async def test_who_settles_is_told_of_each() -> None:
+    run = Steps()
+    await run.add(*(new(name) for name in "abcd"))
+    a, b, c, d = [grant.token for grant in (await run.lease(4)).grants]
+    await run.run(lambda step: tending.mark(step, [b"b"]))
+    child = [Admitted(Admission.NEW, b"child")]
+    brings = Addition([new("child")])
+    assert await run.settle(
+        Settlement(a, Move.COMPLETE, addition=brings),
+        Settlement(b, Move.RELEASE, addition=brings),
+        Settlement(c, Move.GIVE_BACK, addition=brings),
+        Settlement(c, Move.COMPLETE),
+    ) == [
+        Settled(Outcome.DONE, child),
+        Settled(Outcome.CANCELLED, child),
+        Settled(Outcome.DONE, child),
+        Settled(Outcome.LOST),
+    ]
+    full = Settlement(d, Move.COMPLETE, addition=brings)
+    assert await run.settle(full, refuse_children=True) == [Settled(Outcome.FULL)]
+    assert await run.settle(full) == [Settled(Outcome.DONE, child)]
+
+
+async def test_every_release_is_counted() -> None:
+    run = Steps()
+    await run.add(new("a"))
+    for _ in range(3):
+        (grant,) = (await run.lease()).grants
+        await run.settle(Settlement(grant.token, Move.RELEASE))
+    assert (await run.state()).retried == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "letters"),
+    [
+        ({"move": Move.BURY, "detail": b"why"}, [(Reason.FAILED, b"why", b"")]),
+        ({"move": Move.BURY, "head": b"head"}, [(Reason.CORRUPT, UNREADABLE, b"")]),
+        ({"move": Move.RELEASE}, [(Reason.CORRUPT, UNREADABLE, b"")]),
+        ({"move": Move.GIVE_BACK}, [(Reason.CORRUPT, UNREADABLE, b"")]),
+        ({"move": Move.COMPLETE}, []),
+    ],
+)
+async def test_a_lease_whose_record_was_damaged_meanwhile(
+    how: dict[str, Any], letters: list[tuple[Reason, bytes, bytes]]
+) -> None:
+    run = Steps()
+    await run.add(new("a"))
+    (grant,) = (await run.lease()).grants
+    await run.run(lambda step: tending.mark(step, [b"another"]))
+    await run.damage(grant.token)
+    assert await run.settle(Settlement(grant.token, **how)) == [Settled(Outcome.DONE, [])]
+    assert await run.dead() == letters
+
+
+# --- leaving -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [settling.leave, settling.reap])
+async def test_who_leaves_gives_back_a_bounded_part_at_a_time(
+    end: Callable[[Step, bytes], Slice],
+) -> None:
+    run = Steps()
+    await run.add(*(new(str(n)) for n in range(STEP + 1)))
+    await run.lease(STEP)
+    await run.lease(1)
+    await run.run(lambda step: step.put(run.keys.consumer(ME), b"beat"))
+    assert await run.run(lambda step: end(step, ME)) == Slice(STEP, more=True)
+    assert await run.run(lambda step: step.family(run.keys.consumers)) != []
+    assert await run.run(lambda step: end(step, ME)) == Slice(1, more=False)
+    assert await run.run(lambda step: step.family(run.keys.consumers)) == []
