@@ -32,7 +32,7 @@ from tests.mutations.workshop import Workshop
 
 MOST = 10.0
 # Many wait for what never comes, until patience ends.
-_PROCESSES = 3 * (os.cpu_count() or 1)
+_PROCESSES = 4 * (os.cpu_count() or 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

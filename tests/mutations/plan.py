@@ -79,8 +79,8 @@ ENGINE = Group(
     (
         *_tests(
             "batching bounds cancellation conformance consumers faults_records faults_time "
-            "kv_values layout looking order promises records requirements retry runs_again streams "
-            "tending values waiting"
+            "kv_values layout looking order promises records requirements retry runs_again "
+            "step step_outcomes streams tending values waiting"
         ),
         _UNITS,
         _MACHINE,

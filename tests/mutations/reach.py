@@ -12,9 +12,14 @@ from _pytest.runner import runtestprotocol
 from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.state import state
 
-_PATIENCE, _SLACK = 15.0, 10.0
+_PATIENCE, _SLACK = 6.0, 10.0
 # Whoever breaks something is found out here, so these come earlier than their length would say.
-STRONG = ("test_conformance.py", "test_kit_catches.py")
+STRONG = (
+    "test_conformance.py",
+    "test_kit_catches.py",
+    "test_step.py",
+    "test_step_outcomes.py",
+)
 
 
 class TestFailed(Exception):

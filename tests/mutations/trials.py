@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from mutmut.mutation.trampoline import set_mutant_under_test
@@ -73,6 +76,7 @@ class Trials:
 
     def _end(self, trial: Trial, status: int) -> None:
         self._running.remove(trial)
+        shutil.rmtree(_folder_of(trial.pid), ignore_errors=True)
         ended = _outcome(trial, status)
         by = ended.by.partition("\n")[0]
         if by:
@@ -93,6 +97,7 @@ class Trials:
         code = 1
         try:
             _confine()
+            _settle_in(tests[0].config)
             set_mutant_under_test(mutant.name)
             failure = first_failure(tests, self._wind_up)
             os.write(writing, failure.encode(errors="replace")[:_LONGEST])
@@ -111,6 +116,17 @@ def _outcome(trial: Trial, status: int) -> Mutant:
     code = os.waitstatus_to_exitcode(status)
     dead = Verdict.TIMEOUT if code == -signal.SIGALRM else Verdict.KILLED
     return replace(trial.mutant, verdict=dead if code else Verdict.SURVIVED, by=by)
+
+
+def _folder_of(pid: int) -> Path:
+    return Path("tmp", str(pid)).absolute()
+
+
+def _settle_in(config: Any) -> None:
+    """A folder of its own: pytest looks through that of all, which fills with what was left."""
+    folder = _folder_of(os.getpid())
+    folder.mkdir(parents=True)
+    config._tmp_path_factory._basetemp = folder
 
 
 def _confine() -> None:
