@@ -26,7 +26,7 @@ from tests.chaos.timing import (
 Show = Callable[..., None]
 _GRACE = 2.0
 # A file has one writer at a time, and here 25 processes that want to be it.
-_ENQUEUE_P99 = {"redis": 0.05, "sqlite": 0.25}
+ENQUEUE_P99 = {"redis": 0.05, "sqlite": 0.25}
 # Of so many kills, one may meet a process that holds what died four times, and nothing else.
 _UNLUCKY = 50
 
@@ -91,7 +91,7 @@ class Figures:
         if tier.name == "long":
             quiet = latencies(self._records.calls, "enqueue", self._records.faults)
             self._show(row, "enqueues outside outages", len(quiet), at_least=1_000)
-            bound = _ENQUEUE_P99[outcome.store]
+            bound = ENQUEUE_P99[outcome.store]
             self._show_time(row, "enqueue p99 outside outages", percentile(quiet, 99), bound)
             kept = self._account.accepted + self._account.unknown_kept
             share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
