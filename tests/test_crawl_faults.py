@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -124,6 +125,8 @@ async def test_a_loader_that_blocks_the_loop_loses_nothing(
     heard = {"LeasesLost": first.pid, "ConsumerReaped": second.pid}
     told = sum((event, pid) in {note[:2] for note in notes} for event, pid in heard.items())
     shows("F25", "sides that were told", told, exactly=2)
+    named = re.findall(r"the task 'worker \d+' blocks it", first.said())
+    shows("F25", "warnings that name the task", len(named), at_least=1)
     await _check_done(notes, urls)
     shows("F25", "lost", len(set(urls) - _done(notes).keys()), exactly=0)
 

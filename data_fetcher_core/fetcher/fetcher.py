@@ -206,8 +206,9 @@ class _Run:
         ):
             async with anyio.create_task_group() as workers:
                 watching.start_soon(self._stop_when_asked, stop, workers)
-                for _ in range(self._plan.concurrency):
-                    workers.start_soon(self._work, stream, workers, stop)
+                for number in range(1, self._plan.concurrency + 1):
+                    name = f"worker {number}"
+                    workers.start_soon(self._work, stream, workers, stop, name=name)
             watching.cancel_scope.cancel()
 
     async def _work(self, stream: LeaseStream, group: TaskGroup, stop: Stop) -> None:

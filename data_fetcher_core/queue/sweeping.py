@@ -19,6 +19,7 @@ from data_fetcher_core.queue.engine import Beat, Move, Settlement
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import microseconds
+from data_fetcher_core.queue.standstill import watched
 
 _BEATS_PER_TTL = 6
 _LONGEST_INTERVAL = 3.0
@@ -47,14 +48,18 @@ class Heart:
 
     async def _run(self) -> None:
         try:
-            while True:
-                await self._client.clock.sleep(self.interval)
-                self._tidy()
-                await self._survive_beat()
-                if not self._is_needed() and not self._stored:
-                    return
+            with watched(self._client.loop, self._client.options.lease_ttl):
+                await self._beat_while_needed()
         finally:
             self._beating = False
+
+    async def _beat_while_needed(self) -> None:
+        while True:
+            await self._client.clock.sleep(self.interval)
+            self._tidy()
+            await self._survive_beat()
+            if not self._is_needed() and not self._stored:
+                return
 
     async def _survive_beat(self) -> None:
         try:

@@ -167,7 +167,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "F25",
             "A handler blocks the event loop",
             "`time.sleep` for several leases, with another process on the same run",
-            "each request is delivered at most once more, and both sides are told",
+            "each request is delivered at most once more; a warning names the task while it lasts, "
+            "and both sides are told",
         ),
         Fault(
             "F26",
