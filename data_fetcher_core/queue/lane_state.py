@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 from data_fetcher_core.queue.ordering import Pace
 
@@ -39,11 +40,13 @@ class QueueState:
         return self.number
 
     def encode(self) -> bytes:
-        return _STATE.pack(*(getattr(self, name) for name in _STATE_NAMES))
+        return _STATE.pack(*_numbers_of(self))
 
 
 _STATE_NAMES = tuple(f.name for f in fields(QueueState))
 _STATE = struct.Struct(f">{len(_STATE_NAMES)}q")
+# Every step packs these, so they are read in one call.
+_numbers_of = attrgetter(*_STATE_NAMES)
 
 
 def decode_state(raw: bytes | None) -> QueueState:

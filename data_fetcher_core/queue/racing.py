@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 
-async def race(*waits: Callable[[], Awaitable[None]]) -> None:
-    """Return when the first of them does, and end the others; its error leaves as it is."""
+async def race(here: Callable[[], Awaitable[None]], *beside: Callable[[], Awaitable[None]]) -> None:
+    """Return when the first of them does, and end the others; its error leaves as it is.
+
+    One of them needs no task of its own: somebody waits for it anyway.
+    """
     failures: list[Exception] = []
     async with anyio.create_task_group() as group:
 
@@ -19,8 +22,9 @@ async def race(*waits: Callable[[], Awaitable[None]]) -> None:
                 failures.append(error)
             group.cancel_scope.cancel()
 
-        for wait in waits:
+        for wait in beside:
             group.start_soon(run, wait)
+        await run(here)
     if failures:
         # Taken out: an error that its own traceback holds is kept until garbage is collected.
         raise failures.pop(0)

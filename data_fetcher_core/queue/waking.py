@@ -75,9 +75,9 @@ class Wakeups:
 
     async def wait(self, mark: int, timeout: float, clock: Clock) -> None:
         """Return once the count has moved on from ``mark``, or after ``timeout``."""
-        await race(
-            lambda: self._local(mark), lambda: clock.sleep(timeout), lambda: self._look(mark)
-        )
+        elsewhere = self._elsewhere
+        look = [] if elsewhere is None else [lambda: self._look(mark, elsewhere)]
+        await race(lambda: self._local(mark), lambda: clock.sleep(timeout), *look)
 
     async def _local(self, mark: int) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,14 +90,11 @@ class Wakeups:
         finally:
             self._waiters.discard(waiter)
 
-    async def _look(self, mark: int) -> None:
-        if self._elsewhere is None:
-            await anyio.sleep_forever()
-            return
+    async def _look(self, mark: int, elsewhere: Elsewhere) -> None:
         while self._count == mark:
             # Before the first look, too: beside a busy process there is always news.
             await anyio.sleep(LOOK_EVERY)
-            if await self._elsewhere.has_news():
+            if await elsewhere.has_news():
                 self.notify()
                 return
 

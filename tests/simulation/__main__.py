@@ -1,7 +1,7 @@
 """Simulate many worlds, each decided by one integer, and hold every promise in each.
 
     python -m tests.simulation                       200 seeds
-    python -m tests.simulation --seeds 10000 --jobs 2 --json figures.json
+    python -m tests.simulation --seeds 10000 --json figures.json
     python -m tests.simulation --seed 4711           one seed again, with its history if it fails
     python -m tests.simulation --ablation all        does it find what is broken on purpose?
 
@@ -13,6 +13,7 @@ found), 2 bad usage.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -60,7 +61,8 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="only this one; if it fails, shortened")
     parser.add_argument("--world", choices=("queue", "fetch"), default="queue", help="of --seed")
-    parser.add_argument("--jobs", type=_positive, default=1, help="processes to use")
+    jobs = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=_positive, default=jobs, help=f"processes to use ({jobs})")
     parser.add_argument(
         "--ablation", metavar="NAME", choices=("all", *BY_NAME), help="'all', or one of --list"
     )
