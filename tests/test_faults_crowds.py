@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from data_fetcher_core import Entry, Priority
-from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.evidence import Evidence
+from tests.crowds.__main__ import main
+from tests.crowds.flood import AGEING_STEP, flood, show_flood
+from tests.crowds.turns import FULL, fill, fill_others, show_turns, take_turns
+from tests.evidence import Evidence, load
 from tests.harness import accounted
-from tests.test_order import jain
 
 LANES = 10_000
 CROWD = 20_000
-BATCH = 1_000
+EACH = 2
+
+
+def silent(_: str) -> None:
+    """Nobody looks at how far it is."""
 
 
 @pytest.mark.slow
@@ -25,44 +29,42 @@ async def test_ten_thousand_lanes_and_one_that_is_far_too_full(
     make_queue: MakeQueue, shows: Evidence
 ) -> None:
     queue = make_queue()
-    await queue.enqueue(["0"] * CROWD, lane="0")
-    await queue.enqueue(Entry(str(n), lane=str(n)) for n in range(1, LANES) for _ in range(2))
-    taken = await _take(queue, LANES)
-    await queue.enqueue(["newcomer"], lane="newcomer")
-    waited = 0
-    while "newcomer" not in taken[-BATCH:]:
-        taken += await queue.dequeue(BATCH)
-        waited += BATCH
-    shares = Counter(taken[: 2 * LANES])  # later on, most lanes are empty
-    shows("F49", "lanes that were served", len(shares), at_least=LANES)
-    shows("F49", "Jain's index over two rounds", jain(list(shares.values())), at_least=0.95)
-    shows("F49", "rounds that a newcomer waited", waited / LANES, at_most=2)
-    assert (await accounted(queue)).ready == CROWD + 2 * (LANES - 1) + 1 - len(taken)
-
-
-async def _take(queue: KVStoreQueue, count: int) -> list[str]:
-    taken: list[str] = []
-    while len(taken) < count:
-        taken += await queue.dequeue(min(BATCH, count - len(taken)))
-    return taken
+    await fill(queue, FULL, CROWD, silent)
+    await fill_others(queue, LANES, EACH)
+    turns = await take_turns(queue, LANES, EACH, silent)
+    show_turns(shows, turns)
+    came = CROWD + EACH * (LANES - 1) + turns.newcomers
+    assert (await accounted(queue)).ready == came - turns.served
 
 
 async def test_a_flood_that_is_larger_than_what_is_served(
     make_queue: MakeQueue, clock: ManualClock, shows: Evidence
 ) -> None:
     """More urgent ones come than can be served: those that come too late stand behind it."""
-    queue, head_start = make_queue(ageing_step=10.0), 4 * 10.0
-    began = clock.store_now()
-    await queue.enqueue([began], priority=Priority.VERY_LOW)
-    came_at: list[float] = []
-    came = 0
-    while began not in came_at:
-        clock.advance(1.0)
-        urgent = [clock.store_now()] * 250
-        came += len(urgent)
-        await queue.enqueue(urgent, priority=Priority.VERY_HIGH)
-        came_at += await queue.dequeue(200)
-    before = came_at[: came_at.index(began)]
-    unfair = sum(instant > began + head_start for instant in before)
-    shows("F50", "urgent requests in the flood", came, at_least=10_000)
-    shows("F50", "served before one that waits, after their head start", unfair, exactly=0)
+    queue = make_queue(ageing_step=AGEING_STEP)
+    show_flood(shows, await flood(queue, clock, arriving=250, serving=200), least=10_000)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["redis", "sqlite"])
+def test_the_command_at_a_small_size(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = tmp_path / "figures.json"
+    size = ["--requests", "4000", "--lanes", "1000"]
+    assert main(["--store", store, *size, "--json", str(figures)]) == 0, capsys.readouterr().out
+    found = load(figures)
+    assert {figure.fault for figure in found} == {"F49", "F50"}
+    assert len(found) == 11
+    said = capsys.readouterr().out
+    assert all(f"{figure.what}: {figure.value}" in said for figure in found)
+
+
+@pytest.mark.parametrize("words", [["--requests", "10"], ["--lanes", "x"], ["--store", "memory"]])
+def test_bad_usage_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "usage" in capsys.readouterr().err

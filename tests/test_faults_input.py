@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests.evidence import Evidence
 from tests.fault_support import Picture, bounded, open_run
 from tests.harness import accounted, crash, everything, letters
 from tests.servers import RedisCluster, RedisServer
+from tests.sqlite_support import child
 
 __all__ = ["bounded"]
 
@@ -212,6 +215,57 @@ async def test_of_two_hundred_with_one_key_one_is_taken(
     assert (lease.id,) == told[0].ids
     stats = await accounted(queues[0])
     assert (stats.enqueued, stats.duplicates) == (1, 199)
+
+
+PROCESSES, TASKS, KEYS = 4, 50, 10
+
+# Brings each key in as many tasks as it is told, when all are ready; says what it was told.
+BRING = """
+import json
+from data_fetcher_core import Entry
+from tests.fault_support import open_run
+
+url, tasks, keys = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+
+async def bring(queue, key):
+    told = await asyncio.gather(*(queue.enqueue([Entry("x", key=key)]) for _ in range(tasks)))
+    return [sum(told), sorted({one for enqueued in told for one in enqueued.ids}), len(told)]
+
+async def main():
+    async with open_run(url) as queue:
+        await queue.size()
+        say("ready")
+        wait()
+        say(json.dumps([await bring(queue, f"{n}") for n in range(keys)]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("store_kind", ["sqlite", "redis"], indirect=True)
+async def test_of_four_processes_that_bring_one_key_one_is_taken(
+    store_kind: str, store_url: str, shows: Evidence
+) -> None:
+    with ExitStack() as stack:
+        others = [
+            stack.enter_context(child(BRING, store_url, TASKS, KEYS)) for _ in range(PROCESSES)
+        ]
+        for other in others:
+            other.expect("ready")
+        for other in others:
+            other.tell()
+        told = [json.loads(other.rest()) for other in others]
+    by_key = list(zip(*told, strict=True))
+    taken = [sum(new for new, _, _ in answers) for answers in by_key]
+    ids = [len({one for _, found, _ in answers for one in found}) for answers in by_key]
+    brought = {sum(calls for _, _, calls in answers) for answers in by_key}
+    async with open_run(store_url) as queue:
+        stats = await accounted(queue)
+    where = f"by {PROCESSES} processes on {store_kind}"
+    shows("F52", f"each key brought {where}", min(brought), exactly=200, unit="times")
+    shows("F52", f"most taken of one key {where}", max(taken), exactly=1)
+    shows("F52", f"most ids told of one key {where}", max(ids), exactly=1)
+    shows("F52", f"keys brought {where} and in the queue", stats.ready, exactly=KEYS)
 
 
 async def test_of_fifty_pages_with_one_link_one_brings_it(make_queue: MakeQueue) -> None:

@@ -1,4 +1,4 @@
-"""A queue on a SQLite file that others hold, on a disk that is full, or that fails."""
+"""A queue on a SQLite file, on a disk that is full, or that fails."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 import itertools
 import sqlite3
 import subprocess
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,127 +20,16 @@ from data_fetcher_core.testing import ManualClock
 from tests.demands import NO_MOUNTS, leave_out
 from tests.evidence import Evidence
 from tests.fault_support import VERBS, Act, Ledger, bounded, open_run
-from tests.harness import accounted, background, impatient, places, settled
+from tests.harness import accounted, impatient, places, settled
 from tests.sqlite_support import Tap, child, integrity, sqlite_error
 from tests.waiting import failure_of
 
 __all__ = ["bounded"]
 
-SLACK = 3
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
-
-
-# --- somebody else holds the file ----------------------------------------------------------------
-
-HOLD = """
-connection = sqlite3.connect(sys.argv[1], timeout=10)
-connection.execute("BEGIN EXCLUSIVE")
-say("held")
-wait()
-connection.rollback()
-"""
-
-
-@asynccontextmanager
-async def _loop_lag() -> AsyncIterator[list[float]]:
-    """How late the loop was, each time that it was asked."""
-    lags: list[float] = [0.0]
-
-    async def tick() -> None:
-        while True:
-            start = time.monotonic()
-            await asyncio.sleep(0.005)
-            lags.append(time.monotonic() - start - 0.005)
-
-    async with background(tick()):
-        yield lags
-
-
-async def _assert_loop_goes_on(
-    scenario: Callable[[], Awaitable[float]], shows: Evidence, what: str
-) -> None:
-    """``scenario`` answers the longest lag. A busy machine may cause one, but not every time."""
-    lags = [await scenario()]
-    while lags[-1] >= 0.05 * SLACK and len(lags) < 3:
-        lags.append(await scenario())
-    lag = round(min(lags) * 1000, 1)
-    shows("F42", f"{what}: longest lag of the loop", lag, at_most=50 * SLACK, unit="ms")
-
-
-@pytest.mark.parametrize("seconds", [0.2, 0.8, pytest.param(4.0, marks=pytest.mark.slow)])
-async def test_a_file_that_is_held_for_a_while_is_waited_for(
-    path: Path, seconds: float, shows: Evidence
-) -> None:
-    async def work_meanwhile() -> float:
-        ledger = Ledger()
-        async with open_run(f"sqlite:///{path}", f"run{next(numbers)}") as queue:
-            await ledger.enqueue(queue, [f"{n}" for n in range(6)])
-            held = await queue.lease(3)
-            with child(HOLD, path) as other:
-                other.expect("held")
-                async with _loop_lag() as lags:
-                    working = asyncio.gather(
-                        ledger.enqueue(queue, ["new"]),
-                        *(ledger.complete(lease, [f"child {lease.id}"]) for lease in held),
-                        queue.sweep(),
-                        queue.stats(),
-                    )
-                    await asyncio.sleep(seconds)
-                    assert not working.done()
-                    other.tell()
-                    await working
-            await ledger.balance(queue)
-        return max(lags)
-
-    numbers = itertools.count()
-    await _assert_loop_goes_on(work_meanwhile, shows, f"held for {seconds:g} s and waited for")
-    assert integrity(path) == "ok"
-
-
-async def test_a_file_that_is_held_for_too_long_is_told(path: Path, shows: Evidence) -> None:
-    op_timeout, told = 0.9, list[float]()
-
-    async def fail_meanwhile() -> float:
-        ledger = Ledger()
-        store = SQLiteStore(path, busy_timeout=0.2)
-        async with store, open_run(store, f"run{next(numbers)}", op_timeout=op_timeout) as queue:
-            await ledger.enqueue(queue, [f"{n}" for n in range(6)])
-            held = await queue.lease(3)
-            with child(HOLD, path) as other:
-                other.expect("held")
-                async with _loop_lag() as lags:
-                    calls: list[Awaitable[Any]] = [
-                        ledger.enqueue(queue, ["new"]),
-                        ledger.complete(held[0]),
-                        queue.lease(),
-                        queue.sweep(),
-                        queue.stats(),
-                    ]
-                    seconds = await asyncio.gather(*map(_seconds, calls))
-                other.tell()
-                other.rest()
-            told.append(max(seconds))
-            for lease in held:
-                await ledger.complete(lease)
-            await ledger.balance(queue)
-        return max(lags)
-
-    numbers = itertools.count()
-    await _assert_loop_goes_on(fail_meanwhile, shows, "held for too long and told")
-    budget = op_timeout * 1.1 * SLACK
-    shows("F42", "held for too long: told after", round(max(told), 2), at_most=budget, unit="s")
-
-
-async def _seconds(call: Awaitable[Any]) -> float:
-    """How long it takes to be told."""
-    start = time.monotonic()
-    with pytest.raises(StoreUnavailable):
-        await call
-    return time.monotonic() - start
 
 
 # --- a full disk ---------------------------------------------------------------------------------

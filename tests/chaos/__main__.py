@@ -24,10 +24,10 @@ _TIERS = {"short": SHORT, "long": LONG, "scale": SCALE, "poison": POISON}
 _EPILOG = """\
 tiers:
   short   5,000 requests in half a minute, 4 processes of 25 workers; at least 10 workers and 3
-          servers are killed, 1,000 calls cancelled; the store is full for a while
+          servers are killed, 1,000 calls cancelled; the network flaps and is slow, the store full
   long    200,000 requests in 30 minutes, 20 processes of 10 workers, 5 producers; a worker killed
-          every 2 s, the server every 15 s, everything every 60 s; 5 minutes of flapping, 5 % of
-          the replies lost, 1 % of the requests poison
+          every 2 s, the server every 15 s, everything every 60 s; 5 minutes of flapping, one of
+          replies 50 ± 50 ms late, 5 % of the replies lost, 1 % of the requests poison
   scale   1,000,000 queued; 1,000 workers in one process, then 20 processes and a kill a second
   poison  12,000 requests without poison, and with some: what it costs the others
 
@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _conclude(options: argparse.Namespace, teller: Teller, hint: str) -> int:
     if options.json is not None:
         teller.evidence.save(options.json)
-    print("HELD" if not teller.broken else f"BROKEN: {len(teller.broken)}{hint}")
+    rest = f", without {', '.join(teller.left_out)}" if teller.left_out else ""
+    print(f"HELD{rest}" if not teller.broken else f"BROKEN: {len(teller.broken)}{hint}")
     return BROKEN if teller.broken else HELD
 
 
@@ -71,13 +72,13 @@ def _run_tier(
     try:
         if tier.name == "scale":
             outcome, scale = asyncio.run(conduct_scale(tier, store, seed, folder))
-            tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller.complain)
+            tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller)
         elif tier.name == "poison":
             outcome, share = asyncio.run(conduct_poison(tier, store, seed, folder))
-            tell(outcome, lambda: show_poison(outcome, share, teller.show), teller.complain)
+            tell(outcome, lambda: show_poison(outcome, share, teller.show), teller)
         else:
             outcome = asyncio.run(conduct(tier, store, seed, folder))
-            tell(outcome, Figures(outcome, teller.show).all, teller.complain)
+            tell(outcome, Figures(outcome, teller.show).all, teller)
     except Exception as error:  # noqa: BLE001 - the run itself failed, whatever the reason
         teller.complain(f"the run on {store} did not come to its end: {error!r}")
 
@@ -104,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
         description="Kill, cut off and fill up a queue's processes and its store; then see that "
-        "every request that was accepted is settled, dead or queued, once.",
+        "every request that was accepted is settled, dead or queued, once, and that all calls "
+        "together are a history that can be.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

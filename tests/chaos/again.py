@@ -20,11 +20,11 @@ def kept_in(folder: Path) -> list[Path]:
 def close_again(folder: Path, teller: Teller) -> None:
     if not (folder / KEPT).exists():
         outcome, share = read_poison(folder)
-        tell(outcome, lambda: show_poison(outcome, share, teller.show), teller.complain)
+        tell(outcome, lambda: show_poison(outcome, share, teller.show), teller)
         return
     outcome = read_outcome(folder)
     if outcome.tier.name == "scale":
         scale = read_scale(folder)
-        tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller.complain)
+        tell(outcome, lambda: show_scale(outcome, scale, teller.show), teller)
     else:
-        tell(outcome, Figures(outcome, teller.show).all, teller.complain)
+        tell(outcome, Figures(outcome, teller.show).all, teller)

@@ -158,15 +158,13 @@ async def conduct(tier: Tier, kind: str, seed: int, folder: Path) -> Outcome:
             await conductor.ask("picture")
         finally:
             await zygote.close()
-        lost = 0 if place.network is None else place.network.lost
-    return conclude(conductor, kind, drained_at, lost, time.monotonic() - start)
+    return conclude(conductor, kind, drained_at, time.monotonic() - start)
 
 
-def conclude(
-    conductor: Conductor, kind: str, drained_at: float | None, lost: int, seconds: float
-) -> Outcome:
+def conclude(conductor: Conductor, kind: str, drained_at: float | None, seconds: float) -> Outcome:
     """What the ledgers do not tell is kept beside them first: an account may fail, or be wrong."""
     conductor.pen.close()
+    network = conductor.place.network
     kept = Kept(
         tier=conductor.tier,
         store=kind,
@@ -174,10 +172,12 @@ def conclude(
         faults=conductor.mischief.done,
         planned=conductor.mischief.due,
         drained_at=drained_at,
-        lost_replies=lost,
+        lost_replies=0 if network is None else network.lost,
+        late_replies=0 if network is None else network.late,
         torn_steps=conductor.place.torn,
         crashes=tuple(conductor.processes.crashes),
         seconds=seconds,
+        untried=tuple(sorted(conductor.mischief.untried)),
     )
     keep(kept, conductor.folder)
     return read_outcome(conductor.folder)

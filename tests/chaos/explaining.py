@@ -91,10 +91,11 @@ class Chronicle:
                 self.died.setdefault(note.process, (note.at, cause))
             elif note.kind == "closing":
                 self._closing.setdefault(note.process, note.at)
-        self._outages = [fault for fault in faults if _silences(fault, lease_ttl)]
+        # In which nobody was heard for as long as a lease lasts.
+        self.outages = [fault for fault in faults if _silences(fault, lease_ttl)]
 
     def was_cut_off(self, since: float, until: float) -> bool:
-        return any(outage.start < until and since < outage.end for outage in self._outages)
+        return any(outage.start < until and since < outage.end for outage in self.outages)
 
     def cause_of(self, before: Delivery, after: Delivery) -> str | None:
         """Why what had been delivered before could be delivered after."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.chaos.account import Account
 from tests.chaos.explaining import KILLED, POISON, SILENCED, Chronicle, read_chronicle
-from tests.chaos.ledger import ALL, FLAP, FULL, OUTAGE, Fault
+from tests.chaos.ledger import ALL, FLAP, FULL, OUTAGE, SLOW, Fault
 from tests.chaos.names import children_of, is_poison
 from tests.chaos.outcome import Outcome
+from tests.chaos.tiers import plan
 from tests.chaos.timing import (
     RECOVERY,
     answered_after,
@@ -27,8 +30,18 @@ Show = Callable[..., None]
 _GRACE = 2.0
 # A file has one writer at a time, and here 25 processes that want to be it.
 ENQUEUE_P99 = {"redis": 0.05, "sqlite": 0.25}
-# Of so many kills, one may meet a process that holds what died four times, and nothing else.
+# Of so many kills, one may meet a process that holds what died four times, and nothing else: no
+# poison, but buried as `max_deaths` says. Few do, for who is alone is soon done. The short tier
+# kills half of all processes within seconds, so the same requests die again and again: there none
+# or one in a run is usual, and it may be one of four kills, so five in a run.
 _UNLUCKY = 50
+_UNLUCKY_SHORT = 4
+# A hundred and more are usual.
+_LATE_A_SECOND = 20
+# So long may a run take that is part of every change.
+_SHORT = 90.0
+# Sent, leased and settled: each request has a part in so many at least.
+_OPERATIONS = 3
 
 
 class Figures:
@@ -38,24 +51,40 @@ class Figures:
         self._records = outcome.records
         self._chronicle: Chronicle = read_chronicle(outcome.records, outcome.tier.lease_ttl)
         self._show_plainly = show
+        self._on_redis = outcome.store == "redis"
+        steps = plan(outcome.tier, outcome.seed, has_server=self._on_redis).values()
+        self._steps = [step for track in steps for step in track]
+        self._plan = Counter(step.kind for step in self._steps)
 
     def all(self) -> None:
-        self.account(f"TIER-{self._outcome.tier.name.upper()}")
-        self.killed_workers()
-        if self._has(OUTAGE):
-            self.killed_servers()
-        if self._has(ALL):
-            self.all_killed()
-        if self._outcome.lost_replies:
+        """All that the tier's plan has for this store, whether it happened or not."""
+        tier = self._outcome.tier
+        row = f"TIER-{tier.name.upper()}"
+        self.account(row)
+        self.histories(row)
+        for kind, show in self._kinds().items():
+            if self._plan[kind] and kind not in self._outcome.untried:
+                show()
+        if tier.loss and self._on_redis:
             self.lost_replies()
-        if self._has(FLAP):
-            self.flapping()
-        if self._outcome.tier.poison_every:
+        if tier.poison_every:
             self.poison()
-        if self._has(FULL):
-            self.full()
-        if self._outcome.faults["stop"]:
-            self.stopped()
+
+    def _kinds(self) -> dict[str, Callable[[], None]]:
+        return {
+            "kill": self.killed_workers,
+            "kill server": self.killed_servers,
+            "kill all": self.all_killed,
+            "slow": self.slow,
+            "flap": self.flapping,
+            "fill": self.full,
+            "stop": self.stopped,
+        }
+
+    def histories(self, row: str) -> None:
+        history, least = self._outcome.history, _OPERATIONS * self._outcome.tier.requests
+        self._show(row, "operations judged", history.parts, at_least=least)
+        self._show(row, "histories that cannot be", len(history.violations), exactly=0)
 
     def account(self, row: str) -> None:
         account, tier = self._account, self._outcome.tier
@@ -72,11 +101,13 @@ class Figures:
         lies = sum(map(len, account.lies.values()))
         show(row, "contradictions between ledgers and store", lies, exactly=0)
         show(row, "processes that crashed", len(self._outcome.crashes), exactly=0)
-        least = max(1, int(10 * tier.share)) if tier.name == "short" else 1
-        self._show_done(row, "worker kills", "kill", least)
+        self._show_done(row, "worker kills", "kill")
+        if tier.server_every and self._on_redis:
+            self._show_done(row, "server kills", "kill server")
         if tier.name == "short":
             cancels = int(1_000 * tier.share)
             show(row, "cancelled calls", self._told("cancelled"), at_least=cancels)
+            show(row, "took", self._outcome.seconds, at_most=_SHORT, unit="s")
         for op in ("enqueue", "complete"):
             told = told_unavailable(self._records.calls, op, self._records.faults)
             show(row, f"{op}s told unavailable outside faults", told, exactly=0)
@@ -90,17 +121,21 @@ class Figures:
             self._show_time(row, "drained after the last fault", after, 2 * tier.lease_ttl)
         if tier.name == "long":
             quiet = latencies(self._records.calls, "enqueue", self._records.faults)
-            self._show(row, "enqueues outside outages", len(quiet), at_least=1_000)
+            least = int(1_000 * min(1.0, tier.share))
+            self._show(row, "enqueues outside outages", len(quiet), at_least=least)
             bound = ENQUEUE_P99[outcome.store]
             self._show_time(row, "enqueue p99 outside outages", percentile(quiet, 99), bound)
             kept = self._account.accepted + self._account.unknown_kept
             share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
-            self._show(row, "duplicates by kills and outages", share * 100, at_most=1.0, unit="%")
+            what = "duplicates by kills and outages (by poison: F32)"
+            self._show(row, what, share * 100, at_most=1.0, unit="%")
 
     def killed_workers(self) -> None:
         outcome = self._outcome
         by_kills = self._account.causes[KILLED]
         self._show_done("F1", "workers killed", "kill")
+        if self._plan["kill in calm"]:
+            self._show_done("F1", "workers killed while the store is there", "kill in calm")
         self._nothing_lost("F1")
         most = self._workers_killed() * outcome.tier.workers
         self._show("F1", "duplicates by kills", by_kills, at_most=most)
@@ -123,22 +158,25 @@ class Figures:
     def lost_replies(self) -> None:
         twice = self._account.count("in two places")
         twice += self._account.count("completed more than once")
-        self._show("F9", "replies lost", self._outcome.lost_replies, at_least=1)
+        # Several are sent for each request; their share is of all of them.
+        least = int(self._outcome.tier.loss * self._outcome.tier.requests)
+        self._show("F9", "replies lost", self._outcome.lost_replies, at_least=least)
         self._show("F9", "calls applied twice", twice, exactly=0)
         self._nothing_lost("F9")
 
+    def slow(self) -> None:
+        least = self._outcome.tier.slow_for
+        self._show("F15", "seconds of delays", self._seconds_of(SLOW), at_least=least)
+        late = self._outcome.late_replies
+        self._show("F15", "replies delayed", late, at_least=int(_LATE_A_SECOND * least))
+        self._nothing_lost("F15")
+        self._show("F15", "errors told to callers", self._refused_in(SLOW), exactly=0)
+
     def flapping(self) -> None:
-        seconds = sum(fault.end - fault.start for fault in self._of(FLAP))
-        refused = [
-            call
-            for call in self._records.calls
-            if call.outcome == "unavailable"
-            and overlaps(call.start, call.end or call.start, self._of(FLAP))
-        ]
-        least = self._outcome.tier.flap_for / 2
-        self._show("F17", "seconds of flapping", seconds, at_least=least)
+        least = self._outcome.tier.flap_for
+        self._show("F17", "seconds of flapping", self._seconds_of(FLAP), at_least=least)
         self._nothing_lost("F17")
-        self._show("F17", "errors told to callers", len(refused), exactly=0)
+        self._show("F17", "errors told to callers", self._refused_in(FLAP), exactly=0)
 
     def poison(self) -> None:
         dead, account = self._outcome.picture.dead, self._account
@@ -148,17 +186,21 @@ class Figures:
         self._show("F32", "poison not buried", done + account.queued, exactly=0)
         innocent = account.count("buried though not poison")
         self._show("F32", "others buried with it", innocent, exactly=0)
-        unlucky = account.unlucky
-        # Rounded up: without any kill there is no bad luck. In seconds, with a kill in each of
-        # them, every kill may hit one that is alone.
-        most = -(-self._workers_killed() // (1 if self._outcome.tier.name == "short" else _UNLUCKY))
-        self._show("F32", "others killed five times, the last time alone", unlucky, at_most=most)
+        what = "innocents buried, killed a fifth time while alone"
+        self._show("F32", what, account.unlucky, at_most=self._bad_luck())
         deaths = sum(note.kind == "poison" for note in self._records.notes)
-        most = deaths * self._outcome.tier.workers
-        self._show("F32", "others delivered again", account.causes[POISON], at_most=most)
+        self._show("F32", "processes that it killed", deaths, at_least=buried)
+        # Each worker of a process has one request in its hands, and all die with the poison's.
+        each, most = account.causes[POISON] / max(1, deaths), self._outcome.tier.workers
+        self._show("F32", "others delivered again for each of them", each, at_most=most)
+
+    def _bad_luck(self) -> int:
+        """How many kills may meet one that is alone; rounded up: without any, there is none."""
+        per = _UNLUCKY_SHORT if self._outcome.tier.name == "short" else _UNLUCKY
+        return -(-self._workers_killed() // per)
 
     def full(self) -> None:
-        row = "F34" if self._outcome.store == "redis" else "F43"
+        row = "F34" if self._on_redis else "F43"
         refused = [call for call in self._records.calls if call.outcome == "full"]
         plain = [
             call
@@ -166,9 +208,8 @@ class Figures:
             if call.op != "enqueue" and not any(map(children_of, call.names))
         ]
         entered = sum(call.op == "enqueue" for call in refused)
-        # A file that has been larger has room inside, however full the disk is around it.
-        least = int(self._outcome.store == "redis" or self._outcome.tier.name == "short")
-        self._show(row, "enqueues refused, typed", entered, at_least=least)
+        self._show_done(row, "times it was full", "fill")
+        self._show(row, "enqueues refused, typed", entered, at_least=1)
         self._show(row, "settlements refused", len(plain), exactly=0)
         expired = self._account.causes[SILENCED]
         self._show(row, "duplicates by leases that ran out", expired, exactly=0)
@@ -176,8 +217,12 @@ class Figures:
 
     def stopped(self) -> None:
         away = [fault for fault in self._records.faults if fault.kind != FULL]
+        self._show_done("F54", "processes stopped", "stop")
+        self._show_done("F54", "processes stopped while the store is there", "stop in calm")
+        kinds, until = {"stop", "stop in calm"}, self._outcome.tier.loaded_until
+        least = sum(step.kind in kinds and step.at < until for step in self._steps)
         ended = closed_under_load(self._records)
-        self._show("F54", "processes stopped under load", ended, at_least=self._half("stop"))
+        self._show("F54", "processes stopped under load", ended, at_least=least)
         took = stops(self._records.notes, away)
         self._show_slowest("F54", "slowest stop while the store is there", took, _GRACE + 1.0)
         self._nothing_lost("F54")
@@ -190,9 +235,9 @@ class Figures:
         self._show_plainly(row, f"{what} ({self._outcome.store}{part})", shown, **how)
 
     def _show_slowest(self, row: str, what: str, waits: Sequence[float], bound: float) -> None:
-        """Nothing where each of them met another fault: what was not measured is not shown."""
-        if waits:
-            self._show_time(row, what, max(waits), bound)
+        """Of those that met no other fault; at least one must have been measured."""
+        self._show(row, f"{what}: times measured", len(waits), at_least=1)
+        self._show_time(row, what, max(waits, default=math.inf), bound)
 
     def _show_time(self, row: str, what: str, seconds: float, bound: float) -> None:
         self._show(row, what, seconds, at_most=round(bound * self._outcome.tier.slack, 3), unit="s")
@@ -200,13 +245,15 @@ class Figures:
     def _nothing_lost(self, row: str) -> None:
         self._show(row, "lost", self._account.count("lost"), exactly=0)
 
-    def _show_done(self, row: str, what: str, kind: str, least: int = 1) -> None:
-        done = self._outcome.faults[kind]
-        self._show(row, what, done, at_least=max(least, self._half(kind)))
+    def _show_done(self, row: str, what: str, kind: str) -> None:
+        self._show(row, what, self._outcome.faults[kind], at_least=self._demanded(kind))
 
-    def _half(self, kind: str) -> int:
-        """Of what the plan had: who finds nobody to do it to does less."""
-        return max(1, self._outcome.planned[kind] // 2)
+    def _demanded(self, kind: str) -> int:
+        """All that the plan has. Where work ends before the plan does, what was due by then, but
+        for the last of it, which were on their way."""
+        if self._outcome.tier.name != "scale":
+            return self._plan[kind]
+        return max(1, self._outcome.planned[kind] * 9 // 10)
 
     def _workers_killed(self) -> int:
         """With those who were killed together; who was not born yet held nothing."""
@@ -214,8 +261,16 @@ class Figures:
         died = self._chronicle.died.items()
         return sum(cause == KILLED and process in born for process, (_, cause) in died)
 
-    def _has(self, kind: str) -> bool:
-        return bool(self._of(kind))
+    def _seconds_of(self, kind: str) -> float:
+        return sum(fault.end - fault.start for fault in self._of(kind))
+
+    def _refused_in(self, kind: str) -> int:
+        """How many callers were told of it while it lasted, and met no other fault."""
+        lasted = self._of(kind)
+        others = [fault for fault in self._records.faults if fault.kind != kind]
+        told = [call for call in self._records.calls if call.outcome == "unavailable"]
+        spans = [(call.start, call.end or call.start) for call in told]
+        return sum(overlaps(*span, lasted) and not overlaps(*span, others) for span in spans)
 
     def _of(self, kind: str) -> list[Fault]:
         return [fault for fault in self._records.faults if fault.kind == kind]

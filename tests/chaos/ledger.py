@@ -18,8 +18,9 @@ import orjson
 
 SUFFIX = ".ledger"
 DIED = "died"
-# What may be done to the store: it is away, away with all processes, away for moments, or full.
-OUTAGE, ALL, FLAP, FULL = "server killed", "all killed", "flapping", "full"
+# What may be done to the store: it is away, away with all processes, away for moments, full, or
+# late with its answers.
+OUTAGE, ALL, FLAP, FULL, SLOW = "server killed", "all killed", "flapping", "full", "slow"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 _POISON = "x"
+# What is brought in one step has numbers of one thousand.
+BLOCK = 1_000
+Block = tuple[str, int]
 
 
 def make_name(producer: int, number: int, *, children: int = 0, poison: bool = False) -> str:
@@ -20,6 +23,11 @@ def is_poison(name: str) -> bool:
 
 def number_of(name: str) -> int:
     return int(name.partition("-")[2].partition("/")[0])
+
+
+def block_of(name: str) -> Block:
+    """The producer and the thousand. What is not of one block shares no step and no key."""
+    return name.partition("-")[0].removeprefix(_POISON), number_of(name) // BLOCK
 
 
 def children_of(name: str) -> tuple[str, ...]:

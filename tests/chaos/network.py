@@ -23,7 +23,9 @@ class _Control:
         with suppress(ConnectionError):
             while line := await reader.readline():
                 await self._obey(json.loads(line))
-                writer.write(json.dumps({"lost": self._relay.weather.lost}).encode() + b"\n")
+                weather = self._relay.weather
+                told = {"lost": weather.lost, "late": weather.late}
+                writer.write(json.dumps(told).encode() + b"\n")
                 await writer.drain()
         writer.close()
 
@@ -54,6 +56,7 @@ class Network:
         self._control = control
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.lost = 0
+        self.late = 0
 
     async def open(self, within: float = 10.0) -> None:
         async with asyncio.timeout(within):
@@ -69,7 +72,7 @@ class Network:
         await self._tell(do="up")
 
     async def weather(self, **weather: float) -> None:
-        """``loss`` of replies as a share, ``delay`` and ``jitter`` in seconds."""
+        """``loss`` of replies as a share, ``delay`` and ``jitter`` in seconds; the rest stays."""
         await self._tell(do="weather", weather=weather)
 
     async def close(self) -> None:
@@ -84,4 +87,4 @@ class Network:
         reader, writer = self._streams
         writer.write(json.dumps(order).encode() + b"\n")
         answer = json.loads(await reader.readline())
-        self.lost = answer["lost"]
+        self.lost, self.late = answer["lost"], answer["late"]

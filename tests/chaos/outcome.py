@@ -10,13 +10,14 @@ from pathlib import Path
 from tests.chaos.account import Account, Picture, close
 from tests.chaos.auditor import read_picture
 from tests.chaos.explaining import read_chronicle
+from tests.chaos.history import Judgement, judge
 from tests.chaos.ledger import Records, read_all
 from tests.chaos.tiers import Tier
 
 KEPT = "outcome.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """What no ledger tells."""
 
@@ -32,14 +33,22 @@ class Kept:
     torn_steps: int
     crashes: tuple[str, ...]
     seconds: float
+    late_replies: int = 0
+    # Kinds of faults that this machine does not let anybody do.
+    untried: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome(Kept):
     account: Account
+    history: Judgement
     records: Records
     picture: Picture
     said: str
+
+    def problems(self) -> list[str]:
+        """Everything that may not be, in words."""
+        return [*self.account.problems(), *self.history.told, *self.crashes]
 
 
 def keep(kept: Kept, folder: Path) -> None:
@@ -54,6 +63,7 @@ def read_kept(folder: Path) -> Kept:
         "faults": Counter(told["faults"]),
         "planned": Counter(told["planned"]),
         "crashes": tuple(told["crashes"]),
+        "untried": tuple(told.get("untried", ())),
     }
     return Kept(**{**told, **read})
 
@@ -66,6 +76,7 @@ def read_outcome(folder: Path) -> Outcome:
     return Outcome(
         **vars(kept),
         account=close(records, picture, chronicle, max_deaths=kept.tier.max_deaths),
+        history=judge(records, picture, chronicle),
         records=records,
         picture=picture,
         said=read_said(folder),

@@ -30,6 +30,9 @@ def read_poison(folder: Path) -> tuple[Outcome, float]:
 
 
 def _compare(before: Outcome, after: Outcome) -> tuple[Outcome, float]:
+    """What it is measured by must have held itself."""
+    if problems := before.problems():
+        raise RuntimeError(f"without any poison: {problems}")
     return after, rate_of_others(after) / rate_of_others(before)
 
 
@@ -50,6 +53,8 @@ def rate_of_others(outcome: Outcome) -> float:
 
 
 def show_poison(outcome: Outcome, share: float, show: Callable[..., None]) -> None:
-    Figures(outcome, show).poison()
+    figures = Figures(outcome, show)
+    figures.histories("F32")
+    figures.poison()
     what = f"throughput of the others ({outcome.store})"
     show("F32", what, round(100 * share), at_least=80, unit="%")

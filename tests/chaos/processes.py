@@ -101,10 +101,12 @@ class Processes:
                 slot.expected.add(-signal.SIGTERM)
             self.zygote.signal(slot.pid, signal.SIGTERM)
 
-    def choose(self, kind: str, dice: random.Random) -> Slot | None:
-        """One that runs."""
+    def choose(self, kind: str, dice: random.Random, *, grown: bool = False) -> Slot | None:
+        """One that runs; ``grown`` is who has had the time to introduce itself."""
+        born_before = time.monotonic() - (_CHILDHOOD if grown else 0.0)
         running = [slot for slot in self.of(kind) if slot.pid is not None]
-        return dice.choice(running) if running else None
+        fit = [slot for slot in running if slot.started <= born_before]
+        return dice.choice(fit) if fit else None
 
     def _ended(self, pid: int, code: int) -> None:
         slot = self._by_pid.pop(pid, None)

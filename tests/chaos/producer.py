@@ -17,12 +17,11 @@ from data_fetcher_core.events import ConsumerReaped, Event
 from data_fetcher_core.queue import KVStoreQueue
 from tests.chaos.cancelling import Fate
 from tests.chaos.ledger import Call, Pen, Reader
-from tests.chaos.names import children_of, is_poison, make_name, number_of
+from tests.chaos.names import BLOCK, children_of, is_poison, make_name, number_of
 from tests.chaos.worker import open_chaos, until_open
 
 _PAUSE = 0.05
 _LANES = 7
-_BLOCK = 1_000
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Standing:
 
 def is_keyed(name: str) -> bool:
     """Of every two thousand, the first has keys."""
-    return number_of(name) // _BLOCK % 2 == 0
+    return number_of(name) // BLOCK % 2 == 0
 
 
 def standing(calls: Sequence[Call]) -> Standing:
@@ -114,7 +113,7 @@ class Producer:
     def _next_batch(self) -> list[str]:
         """Numbers of one thousand, so that all of them have keys or none has."""
         first = self._standing.next_number
-        most = _BLOCK - first % _BLOCK
+        most = BLOCK - first % BLOCK
         count = min(self._dice.randint(1, self._orders.batch), most)
         self._standing.next_number += count
         return [self._name(first + n) for n in range(count)]

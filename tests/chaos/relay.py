@@ -25,6 +25,7 @@ class Weather:
         self.delay = 0.0
         self.jitter = 0.0
         self.lost = 0
+        self.late = 0
         self._dice = random.Random(seed)
 
     def loses(self) -> bool:
@@ -33,7 +34,10 @@ class Weather:
         return lost
 
     def lateness(self) -> float:
-        return self.delay + self._dice.uniform(0, self.jitter) if self.delay else 0.0
+        """The delay, more or less by up to the jitter."""
+        late = max(0.0, self.delay + self._dice.uniform(-self.jitter, self.jitter))
+        self.late += late > 0
+        return late
 
 
 class Relay:

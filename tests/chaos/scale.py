@@ -132,7 +132,7 @@ async def conduct_scale(tier: Tier, kind: str, seed: int, folder: Path) -> tuple
         finally:
             await zygote.close()
     (folder / _MEASURED).write_text(json.dumps(asdict(run.measured)))
-    outcome = conclude(conductor, kind, drained_at, 0, time.monotonic() - start)
+    outcome = conclude(conductor, kind, drained_at, time.monotonic() - start)
     return outcome, run.measured
 
 

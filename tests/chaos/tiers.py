@@ -33,6 +33,7 @@ class Tier:
     fill_every: float = 0.0
     fill_for: float = 1.5
     flap_for: float = 0.0
+    slow_for: float = 0.0
     # So many processes are as if on hosts of their own: only their silence tells that they died.
     # Where processes live for less than a lease lasts, there is nobody to notice a silence.
     strangers: int = 0
@@ -47,9 +48,13 @@ class Tier:
         return {"lease_ttl": self.lease_ttl, "max_deaths": self.max_deaths}
 
     @property
-    def rate(self) -> float:
+    def loaded_until(self) -> float:
         """So that the last request has been brought before the last fault."""
-        return self.requests / (0.8 * self.seconds)
+        return 0.8 * self.seconds
+
+    @property
+    def rate(self) -> float:
+        return self.requests / self.loaded_until
 
     def of(self, requests: int) -> Tier:
         """The same with another number of requests."""
@@ -63,6 +68,7 @@ class Tier:
             seconds=self.seconds * factor,
             requests=max(1, round(self.requests * factor)),
             flap_for=self.flap_for * factor,
+            slow_for=self.slow_for * factor,
             share=self.share * factor,
         )
 
@@ -86,6 +92,7 @@ SHORT = Tier(
     all_every=17.0,
     fill_every=11.0,
     flap_for=3.0,
+    slow_for=3.0,
     strangers=2,
     slack=3.0,
 )
@@ -108,6 +115,7 @@ LONG = Tier(
     all_every=60.0,
     fill_every=120.0,
     flap_for=300.0,
+    slow_for=60.0,
 )
 
 SCALE = Tier(
@@ -121,6 +129,7 @@ SCALE = Tier(
     # So long that the processes do not starve each other of two processors.
     shortest_work=0.05,
     longest_work=0.25,
+    loss=0.0,
     batch=1_000,
     kill_every=1.0,
     strangers=10,
@@ -159,9 +168,18 @@ def plan(tier: Tier, seed: int, *, has_server: bool) -> dict[str, list[Step]]:
     store += _every(tier.fill_every, "fill", tier, dice)
     if has_server:
         store += _every(tier.server_every, "kill server", tier, dice)
-        if tier.flap_for:
-            store.append(Step(0.55 * tier.seconds, "flap"))
+        store += _once(tier.slow_for, "slow", 0.3, tier)
+        store += _once(tier.flap_for, "flap", 0.55, tier)
+    # Among what is done to the store, so that nothing is done to it meanwhile.
+    if store:
+        store += _once(tier.stop_every, "stop in calm", 0.45, tier)
+        store += _once(tier.kill_every, "kill in calm", 0.46, tier)
     return {"workers": sorted(workers), "store": sorted(store)}
+
+
+def _once(wanted: float, kind: str, at: float, tier: Tier) -> list[Step]:
+    """After this share of the time."""
+    return [Step(at * tier.seconds, kind)] if wanted else []
 
 
 def _every(pause: float, kind: str, tier: Tier, dice: random.Random) -> list[Step]:

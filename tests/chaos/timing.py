@@ -91,9 +91,7 @@ def stops(notes: Iterable[Note], away: Sequence[Fault]) -> list[float]:
             told.setdefault(note.process, note.at)
         elif note.kind == "gone" and note.process in told and note.about == "0":
             took.append((told[note.process], note.at))
-    return [
-        gone - told for told, gone in took if not overlaps(told - RECOVERY, gone, away, RECOVERY)
-    ]
+    return [gone - told for told, gone in took if not overlaps(told, gone, away, RECOVERY)]
 
 
 def closed_under_load(records: Records) -> int:

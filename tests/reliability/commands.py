@@ -47,8 +47,17 @@ COMMANDS = {
             "full",
             60 * _MINUTES,
             "tests.simulation",
-            ("--seeds", "10000", "--jobs", "2"),
+            ("--seeds", "10000"),
         ),
+        Command(
+            "chaos poison",
+            "full",
+            10 * _MINUTES,
+            "tests.chaos",
+            ("--tier", "poison", "--store", "both"),
+        ),
+        Command("crowds", "long", 30 * _MINUTES, "tests.crowds", ("--store", "redis")),
+        Command("crowds on SQLite", "long", 40 * _MINUTES, "tests.crowds", ("--store", "sqlite")),
         Command("fuzz", "full", 30 * _MINUTES, "tests.fuzz", ("--minutes", "10")),
         Command("power", "full", 60 * _MINUTES, "tests.power", ("--cuts", "10000")),
         Command(

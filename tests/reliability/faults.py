@@ -30,7 +30,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "F2",
             "Redis is killed, every write synced",
-            "SIGKILL under load with `appendfsync always`, started again after up to 5 s",
+            "SIGKILL under load with `appendfsync always`, started again after up to 5 s (a step "
+            "that it tore is cut off first, see the guarantees)",
             "nothing is lost; clients are back within 2 s of the server",
         ),
         Fault(
@@ -189,12 +190,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "A request that kills its process",
             "the handler calls `os._exit`",
             "buried at `max_deaths`, alone; the others keep four fifths of their throughput",
+            ("chaos poison",),
         ),
         Fault(
             "F33",
             "A record that cannot be read",
             "garbage, and a flipped bit in every stored field",
-            "a dead letter `corrupt` with its bytes; the queue moves on",
+            "what fails its checksum is a dead letter `corrupt` with its bytes (counts and "
+            "instants, which change at every move, are not in it); the queue moves on",
         ),
         Fault(
             "F34",
@@ -225,7 +228,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "F38",
             "Redis cannot write its file",
             "its disk of 4 MB is filled up under load",
-            "as F34; with `always`, as F2",
+            "such a server refuses to settle as well: an outage, told as one, over when there is "
+            "room; with `always`, as F2",
         ),
         Fault(
             "F42",
@@ -242,8 +246,10 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "F44",
             "Reading, writing or syncing fails",
-            "commits and syncs that fail (EIO), writes cut short, the power cut after failed syncs",
-            "nothing is acknowledged that is not on disk; the file stays sound",
+            "reads, writes and syncs that fail (EIO), writes cut short, the power cut after failed "
+            "syncs",
+            "nothing is acknowledged that is not on disk; the file stays sound; it is used again "
+            "only after all checks",
         ),
         Fault(
             "F45",
@@ -255,8 +261,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "F46",
             "The SQLite file is deleted, replaced, of another version, damaged",
-            "by hand: also without its -wal, in a read-only folder, opened by two hosts",
-            "noticed, set aside, never quietly made anew",
+            "by hand: also without its -wal, in a read-only folder, opened by what seems another "
+            "host",
+            "noticed and refused, not a byte of it changed, never quietly made anew",
         ),
         Fault(
             "F47",
@@ -276,14 +283,17 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "F49",
             "Ten thousand lanes, and one that is far too full",
-            "10,000 lanes of which one holds most",
-            "Jain's index of what they get ≥ 0.95; nobody waits for more than two rounds",
+            "10,000 lanes of which one holds a million",
+            "Jain's index of what they get ≥ 0.95; nobody waits for more than two rounds; lanes "
+            "that are empty leave nothing",
+            ("crowds", "crowds on SQLite"),
         ),
         Fault(
             "F50",
             "A flood of urgent requests",
-            "one that can wait, then urgent ones without end",
+            "one that can wait, then a million urgent ones",
             "it is served as soon as their head start is used up",
+            ("crowds", "crowds on SQLite"),
         ),
         Fault(
             "F51",
@@ -371,7 +381,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "Half an hour",
             "200,000 requests, 20 processes, 5 producers; kills, outages, flapping, lost replies, "
             "poison",
-            "the account closes; at most 1 % repeated; drained two leases after the last fault; "
+            "the account closes; at most 1 % repeated by kills and outages (a poison kills its "
+            "process five times, with all it holds: counted apart); drained two leases after the "
+            "last fault; "
             "enqueue p99 ≤ 50 ms outside outages (on SQLite, with one writer at a time, 0.25 s)",
             ("chaos long", "chaos long on SQLite"),
         ),

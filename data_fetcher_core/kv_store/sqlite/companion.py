@@ -56,7 +56,7 @@ class Companion:
         """Let go; whether another has been waiting for it."""
         if self._fd is None:
             return False
-        waited = os.pread(self._fd, len(_WAITING), _LENGTH) == _WAITING
+        waited = self._is_waited_for(self._fd)
         if waited:
             self._leave_word(self._fd, _NOBODY)
         fcntl.flock(self._fd, fcntl.LOCK_UN)
@@ -105,6 +105,12 @@ class Companion:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(self.path, flags, 0o666)
         return self._fd
+
+    def _is_waited_for(self, fd: int) -> bool:
+        # What was committed is committed, whether or not this can be read.
+        with suppress(OSError):
+            return os.pread(fd, len(_WAITING), _LENGTH) == _WAITING
+        return False
 
     def _leave_word(self, fd: int, word: bytes) -> None:
         # It only helps others to their turn: without it they still get one, later.

@@ -21,7 +21,10 @@ SQL_ERRORS = (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError)
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _MEANINGS: dict[int, tuple[type[DataFetcherError], str]] = {
-    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "restore it from a copy; it was left as it is"),
+    sqlite3.SQLITE_CORRUPT: (
+        StoreCorrupt,
+        "look at the disk; if that reads well, restore it from a copy; it was left as it is",
+    ),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "it was left as it is; use another path"),
     sqlite3.SQLITE_ERROR: (StoreCorrupt, "something else has changed it; restore it from a copy"),
     sqlite3.SQLITE_READONLY: (StoreUnavailable, "make the file and its directory writable"),
