@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.evidence import Evidence, load
+from tests.evidence import TOLD, Evidence, load
 
 
 @pytest.mark.parametrize(
     ("value", "bound"),
-    [(0, {"exactly": 0}), (3, {"at_most": 3}), (3, {"at_least": 3}), ("x", {"exactly": "x"})],
+    [
+        (0, {"exactly": 0}),
+        (3, {"at_most": 3}),
+        (3, {"at_least": 3}),
+        ("x", {"exactly": "x"}),
+        (7, {"told": True}),
+    ],
 )
 def test_what_holds_is_kept(value: float | str, bound: dict[str, Any], tmp_path: Path) -> None:
     shows = Evidence()
@@ -30,9 +36,18 @@ def test_what_does_not_hold_fails(value: float, bound: dict[str, Any]) -> None:
         Evidence()("F1", "lost", value, **bound)
 
 
-def test_a_figure_without_a_bound_says_nothing() -> None:
+def test_what_is_only_told_says_so() -> None:
+    shows = Evidence()
+    shows("F1", "repeated", -7, told=True)
+    assert [figure.bound for figure in shows.figures] == [TOLD]
+
+
+@pytest.mark.parametrize(
+    "bounds", [{}, {"told": True, "exactly": 0}, {"at_least": 0, "at_most": 1}]
+)
+def test_a_bound_is_neither_forgotten_nor_given_twice(bounds: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="unpack"):
-        Evidence()("F1", "lost", 0)
+        Evidence()("F1", "lost", 0, **bounds)
 
 
 def test_a_figure_of_no_row_is_not_dropped_in_silence() -> None:

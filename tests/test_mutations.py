@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutations import equivalent, verdicts
+from tests.mutations import equivalent, looked_at, verdicts
 from tests.mutations.__main__ import main, told
 from tests.mutations.equivalent import Equivalent
+from tests.mutations.looked_at import LookedAt
 from tests.mutations.plan import GROUPS, chosen, path_of
 from tests.mutations.verdicts import Mutant, Verdict
 
@@ -69,6 +71,61 @@ def test_a_change_in_one_place_only() -> None:
     assert not known.covers(replace(MUTANT, where="retry.other"))
     gone = replace(known, was="a = 0")
     assert equivalent.stale([known, gone, replace(gone, where="retry.other")], [MUTANT]) == [gone]
+
+
+@pytest.mark.parametrize("known", looked_at.read(), ids=lambda known: f"{known.where} {known.was}")
+def test_what_was_looked_at_is_still_in_the_code(known: LookedAt) -> None:
+    assert known.why.endswith(".")
+    modules = [module for group in GROUPS for module in group.modules]
+    place = known.where.partition("*")[0]
+    own = [
+        module
+        for module in modules
+        if f"{module}.".startswith(place) or place.startswith(f"{module}.")
+    ]
+    sources = " ".join(squeezed((HOME / path_of(module)).read_text()) for module in own)
+    missing = [part for part in known.was.split("*") if squeezed(part) not in sources]
+    assert not missing, "take it out of the list, or mend it"
+
+
+def test_the_tests_that_are_said_to_notice_are_there() -> None:
+    named = {name for known in looked_at.read() for name in re.findall(r"\btest_\w+", known.why)}
+    files = {test.partition("::")[0] for group in GROUPS for test in group.tests}
+    tests = {
+        name for file in files for name in re.findall(r"def (test_\w+)", (HOME / file).read_text())
+    }
+    assert named
+    assert not named - tests
+
+
+def test_what_was_looked_at_is_known_by_its_place_and_its_kind() -> None:
+    known = LookedAt("retry.*", "So.", "a[*] = 1", "*XX*")
+    mutant = replace(MUTANT, was="a[0] = 1", now='a["XX0XX"] = 1\nb')
+    assert looked_at.reason(mutant, [replace(known, where="queue.*"), known]) == "So."
+    others = replace(mutant, where="other.wait"), replace(mutant, was="a0 = 1")
+    for other in (*others, replace(mutant, now="a[1] = 1")):
+        assert looked_at.reason(other, [known]) is None
+    gone = replace(known, was="b")
+    assert looked_at.stale([known, gone, replace(gone, where="queue.*")], [mutant]) == [gone]
+
+
+def test_a_survivor_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        looked_at, "read", lambda: [LookedAt("retry.wait", "It waits.", now="a = 2")]
+    )
+    seen = replace(MUTANT, verdict=Verdict.SURVIVED)
+    new = replace(seen, now="a = 3")
+    dead = replace(new, verdict=Verdict.KILLED, now="a = 4")
+    told([seen, new, *([dead] * 18)], tmp_path / "figures.json")
+    said = capsys.readouterr().out
+    assert "retry.wait (survived): It waits.\n  - a = 1\n  + a = 2\n" in said
+    assert "retry.wait (survived): NOT LOOKED AT\n  - a = 1\n  + a = 3\n" in said
+    figures = {
+        one["what"]: one["value"] for one in json.loads((tmp_path / "figures.json").read_text())
+    }
+    assert figures["survivors that nobody has looked at"] == 1
 
 
 def test_trials_are_kept(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def _show(
     }
     for what, count in figures.items():
         shows("F41", f"{how}: {what}", count, exactly=0)
-    shows("F41", f"{how}: forgotten of the last second", len(account.forgotten), at_least=0)
-    shows("F41", f"{how}: lost of these", len(account.lost), at_least=0)
+    shows("F41", f"{how}: forgotten of the last second", len(account.forgotten), told=True)
+    shows("F41", f"{how}: lost of these", len(account.lost), told=True)
     early = load.failed_early(OP_TIMEOUT)
     shows("F41", f"{how}: callers failed before their time", early, exactly=0)
     shows("F41", f"{how}: slowest verb", load.slowest, at_most=IN_TIME, unit="s")

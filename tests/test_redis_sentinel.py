@@ -134,8 +134,8 @@ async def _fail_over(
     }
     for what, count in figures.items():
         shows("F6", f"Sentinel, master {how}: {what}", count, exactly=0)
-    shows("F6", f"Sentinel, master {how}: forgotten", len(account.forgotten), at_least=0)
-    shows("F6", f"Sentinel, master {how}: lost of these", len(account.lost), at_least=0)
+    shows("F6", f"Sentinel, master {how}: forgotten", len(account.forgotten), told=True)
+    shows("F6", f"Sentinel, master {how}: lost of these", len(account.lost), told=True)
     at_most = OP_TIMEOUT * 1.1 * SLACK
     shows("F6", f"Sentinel, master {how}: slowest verb", load.slowest, at_most=at_most, unit="s")
     early = load.failed_early(OP_TIMEOUT)

@@ -12,14 +12,18 @@ import pytest
 
 from tests.evidence import Evidence, Figure
 from tests.reliability.__main__ import main
-from tests.reliability.faults import CATALOGUE
+from tests.reliability.circumstances import package
+from tests.reliability.faults import CATALOGUE, Fault
 from tests.reliability.judging import Line, Verdict, holds, lines, verdict
 from tests.reliability.kept import Kept, Output, Seen, Statement, load, merge, save
+from tests.reliability.origins import written_at
 from tests.reliability.rendering import line_words, markdown
 from tests.reliability.selecting import TESTS_FOLDER
 
 MONDAY, TUESDAY = "2026-11-16T10:00:00+00:00", "2026-11-17T10:00:00+00:00"
 LOST = Figure("F1", "lost", 0, "= 0")
+HERE = "6c88f33db0"
+REPEATED = Figure("F1", "repeated", 7, "told")
 
 
 def _said(*figures: Figure, measured: str = MONDAY, failures: tuple[str, ...] = ()) -> Statement:
@@ -27,7 +31,10 @@ def _said(*figures: Figure, measured: str = MONDAY, failures: tuple[str, ...] = 
 
 
 def _kept(**rows: Statement) -> Kept:
-    facts = {MONDAY: {"Python": "3.11.2"}, TUESDAY: {"Python": "3.12.1"}}
+    facts = {
+        MONDAY: {"commit": "c0ffee", "Python": "3.11.2"},
+        TUESDAY: {"package": HERE, "Python": "3.12.1"},
+    }
     return Kept(facts, {row: {"tests": said} for row, said in rows.items()})
 
 
@@ -47,6 +54,8 @@ def _kept(**rows: Statement) -> Kept:
         (3, "≥ 3", True),
         (2, "≥ 3", False),
         ("many", "≤ 3", False),
+        (-1, "told", True),
+        ("many", "told", True),
     ],
 )
 def test_a_kept_figure_is_held_to_its_bound(value: float | str, bound: str, held: bool) -> None:
@@ -64,10 +73,12 @@ def test_what_evidence_has_let_pass_holds_here_too(tmp_path: Path) -> None:
 
 
 def test_the_verdict_of_a_row() -> None:
-    fault = CATALOGUE["F1"]
+    fault = Fault("F1", "a fault", "done", "must hold")
     assert verdict(fault, {}) is Verdict.SILENT
     assert verdict(fault, {"tests": _said()}) is Verdict.SILENT
     assert verdict(fault, {"tests": _said(LOST)}) is Verdict.HELD
+    assert verdict(fault, {"tests": _said(REPEATED)}) is Verdict.SILENT, "nothing was judged"
+    assert verdict(fault, {"tests": _said(LOST, REPEATED)}) is Verdict.HELD
     assert verdict(fault, {"tests": _said(LOST, replace(LOST, value=1))}) is Verdict.BROKEN
     assert verdict(fault, {"tests": _said(LOST, failures=("test_x: no",))}) is Verdict.BROKEN
     broken = {"tests": _said(LOST), "power": _said(failures=("no",))}
@@ -85,8 +96,9 @@ def test_a_row_has_held_in_part_until_every_command_that_is_to_show_it_has(row: 
 
 def test_a_row_of_which_a_test_was_skipped_has_held_in_part() -> None:
     skipped = replace(_said(LOST), skipped=("test_x: nothing may be mounted",))
-    assert verdict(CATALOGUE["F1"], {"tests": skipped}) is Verdict.PARTLY
-    assert verdict(CATALOGUE["F1"], {"tests": replace(skipped, figures=())}) is Verdict.SILENT
+    fault = Fault("F1", "a fault", "done", "must hold")
+    assert verdict(fault, {"tests": skipped}) is Verdict.PARTLY
+    assert verdict(fault, {"tests": replace(skipped, figures=())}) is Verdict.SILENT
 
 
 def test_of_many_figures_the_one_nearest_to_its_bound_is_told() -> None:
@@ -105,6 +117,11 @@ def test_of_what_was_done_the_most_is_told_and_of_what_was_reached_the_least() -
     assert told == [19, 0.96]
 
 
+def test_of_what_is_only_told_the_most_is_told() -> None:
+    seen = [Seen(replace(REPEATED, value=value)) for value in (3, 9, 0)]
+    assert lines(seen) == [Line(replace(REPEATED, value=9), 3)]
+
+
 @pytest.mark.parametrize(
     ("figure", "times", "words"),
     [
@@ -113,8 +130,9 @@ def test_of_what_was_done_the_most_is_told_and_of_what_was_reached_the_least() -
         (Figure("F1", "took", 0.123456, "≤ 1.5", "s"), 1, "took **0.123** s (≤ 1.5)"),
         (Figure("F1", "cuts", 10_000, "≥ 10000"), 1, "cuts **10,000** (≥ 10,000)"),
         (Figure("F1", "hash", "ab", "= ab"), 1, "hash **ab** (= ab)"),
-        (Figure("F1", "repeated", 7, "≥ 0"), 1, "repeated **7**"),
-        (Figure("F1", "repeated", 7, "≥ 0"), 2, "repeated **7** (2 ×)"),
+        (Figure("F1", "repeated", 7, "≥ 0"), 1, "repeated **7** (≥ 0)"),
+        (REPEATED, 1, "repeated **7** (told)"),
+        (REPEATED, 2, "repeated **7** (told, 2 ×)"),
     ],
 )
 def test_a_figure_in_words(figure: Figure, times: int, words: str) -> None:
@@ -132,17 +150,18 @@ def _line_of(row: str, page: str) -> str:
 def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> None:
     page = markdown(
         _kept(
-            F1=_said(LOST, measured=TUESDAY),
+            F5=_said(LOST, measured=TUESDAY),
             F2=_said(Figure("F2", "lost", 3, "= 0"), measured=TUESDAY),
             F8=_said(failures=("test_x: it <b>|broke",), measured=TUESDAY),
             F38=replace(_said(LOST, measured=TUESDAY), skipped=("test_y: no strace",)),
             F45=_said(LOST, measured=TUESDAY),
         ),
         tmp_path,
+        HERE,
     )
     for row in CATALOGUE:
         assert _line_of(row, page).count(" | ") == 5
-    assert "lost **0** (= 0) | yes |" in _line_of("F1", page)
+    assert "lost **0** (= 0) | yes |" in _line_of("F5", page)
     assert "lost **3** (= 0) | **no** |" in _line_of("F2", page)
     assert "no figure | no figure |" in _line_of("F3", page)
     assert "**failed:** test_x: it &lt;b>\\|broke | **no** |" in _line_of("F8", page)
@@ -152,34 +171,97 @@ def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> Non
 
 
 def test_a_row_of_another_day_says_so(tmp_path: Path) -> None:
-    page = markdown(_kept(F1=_said(LOST), F2=_said(LOST, measured=TUESDAY)), tmp_path)
-    assert "| yes<br>2026-11-16 |" in _line_of("F1", page)
-    assert "| yes |" in _line_of("F2", page)
-    assert f"- {MONDAY}, 1 rows: Python 3.11.2" in page
+    page = markdown(_kept(F5=_said(LOST), F8=_said(LOST, measured=TUESDAY)), tmp_path, HERE)
+    assert "| yes<br>2026-11-16 |" in _line_of("F5", page)
+    assert "| yes |" in _line_of("F8", page)
+
+
+def test_the_page_says_which_state_of_the_package_each_source_has_seen(tmp_path: Path) -> None:
+    kept = _kept(F5=_said(LOST), F8=_said(LOST, measured=TUESDAY), F35=_said(LOST))
+    kept.rows["F8"]["fuzz"] = _said(LOST, measured=TUESDAY)
+    page = markdown(kept, tmp_path, HERE)
+    table = "\n".join(
+        [
+            f"| tests | 2026-11-17 10:00 | `{HERE}`, this one | 1 |",
+            "| tests | 2026-11-16 10:00 | **not noted**, commit `c0ffee` | 2 |",
+            f"| fuzz | 2026-11-17 10:00 | `{HERE}`, this one | 1 |",
+        ]
+    )
+    assert table in page
+    assert "Of those that held, 1 by figures of the package as it was" in page
+    assert "2 also by figures of another state of it" in page
+    assert written_at(page) == HERE
+    later = markdown(kept, tmp_path, "0123456789")
+    assert f"| `{HERE}`, **another** | 1 |" in later
+    assert "Of those that held, 0 by" in later
+
+
+@pytest.mark.parametrize("state", [f"{HERE}+", "unknown"])
+def test_a_state_that_cannot_be_told_from_others_is_no_proof(tmp_path: Path, state: str) -> None:
+    kept = _kept(F8=_said(LOST, measured=TUESDAY))
+    kept.circumstances[TUESDAY]["package"] = state
+    page = markdown(kept, tmp_path, state)
+    assert f"| `{state}`, **not certain** |" in page
+    assert "Of those that held, 0 by" in page
+    assert (written_at(page), written_at("an older page")) == (state, "unknown")
+
+
+def test_machines_that_are_alike_are_told_once(tmp_path: Path) -> None:
+    kept = _kept(F5=_said(LOST))
+    assert "- 2026-11-17 10:00: Python 3.12.1\n- 2026-11-16 10:00: Python 3.11.2\n" in markdown(
+        kept, tmp_path, HERE
+    )
+    kept.circumstances[MONDAY]["Python"] = "3.12.1"
+    assert "- 2026-11-17 10:00, 2026-11-16 10:00: Python" in markdown(kept, tmp_path, HERE)
+
+
+def _git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    words = ("git", *who, *words)
+    return subprocess.run(
+        words, cwd=folder, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_the_state_of_the_package_outlives_its_commit(tmp_path: Path) -> None:
+    assert package(tmp_path) == "unknown"
+    code = tmp_path / "data_fetcher_core" / "queue.py"
+    code.parent.mkdir()
+    code.write_text("1\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        _git(tmp_path, *words)
+    before = package(tmp_path)
+    assert _git(tmp_path, "rev-parse", "HEAD:data_fetcher_core").startswith(before)
+    (tmp_path / "README.md").write_text("other")
+    _git(tmp_path, "add", ".")
+    _git(tmp_path, "commit", "-q", "--amend", "-m", "two")
+    assert package(tmp_path) == before
+    code.with_name("new.py").write_text("2\n")
+    assert package(tmp_path) == f"{before}+"
 
 
 def test_what_is_kept_by_hand_is_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "defects.md").write_text("# Defects\n\nA cursor *was* lost.\n")
     (tmp_path / "not_promised.md").write_text("Exactly once.\n")
-    page = markdown(Kept(), tmp_path)
+    page = markdown(Kept(), tmp_path, HERE)
     assert "## Defects it found\n\nA cursor *was* lost.\n" in page
     assert "\n\nExactly once.\n" in page.partition("## What is not promised\n")[2]
 
 
 def test_what_a_command_has_said_is_on_the_page(tmp_path: Path) -> None:
     kept = Kept(outputs={"power": Output(MONDAY, "python -m tests.power", None, 12.3, "a\n```\nb")})
-    page = markdown(kept, tmp_path)
+    page = markdown(kept, tmp_path, HERE)
     assert "`python -m tests.power`, 2026-11-16, 12 s, not in time:" in page
     assert "```text\na\n` ` `\nb\n```" in page
 
 
 def test_a_row_says_what_it_wants_whatever_else_has_shown_it(tmp_path: Path) -> None:
     wanted = "wants `python -m tests.power --cuts 10000` |"
-    assert wanted in _line_of("F45", markdown(Kept(), tmp_path))
+    assert wanted in _line_of("F45", markdown(Kept(), tmp_path, HERE))
     kept = _kept(F45=replace(_said(LOST), tests={"test_cuts": 2}))
-    assert f"`test_cuts` (2), {wanted}" in _line_of("F45", markdown(kept, tmp_path))
+    assert f"`test_cuts` (2), {wanted}" in _line_of("F45", markdown(kept, tmp_path, HERE))
     kept.rows["F45"]["power"] = _said(LOST)
-    assert "wants" not in _line_of("F45", markdown(kept, tmp_path))
+    assert "wants" not in _line_of("F45", markdown(kept, tmp_path, HERE))
 
 
 # --- merging -------------------------------------------------------------------------------------
@@ -244,13 +326,13 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _render(_saved(path, all_held)) == 0
     assert _render(_saved(path, all_held, without=["power"])) == 3
     assert "F45  in part" in capsys.readouterr().out
-    assert _render(path, "--only", "F1,F44") == 0
+    assert _render(path, "--only", "F5,F8") == 0
     assert _render(path, "--only", "F45") == 3
     assert "wants `python -m tests.power --cuts 10000`" in capsys.readouterr().out
     save(path, _kept(**{**all_held, "F2": _said(replace(LOST, value=1))}))
     assert _render(path) == 1
     assert "F2  BROKEN" in capsys.readouterr().out
-    assert _render(path, "--only", "F1,f9") == 0
+    assert _render(path, "--only", "F5,f8") == 0
     del all_held["F9"]
     assert _render(_saved(path, all_held)) == 3
     assert "F9  no figure" in capsys.readouterr().out
@@ -281,5 +363,5 @@ def test_help_tells_the_exit_codes() -> None:
 def test_the_page_is_that_of_the_figures() -> None:
     """Whoever changes a part kept by hand, or a figure, writes the page again."""
     docs = TESTS_FOLDER.parent / "docs"
-    kept = load(docs / "reliability" / "figures.json")
-    assert (docs / "reliability.md").read_text() == markdown(kept, docs / "reliability")
+    kept, page = load(docs / "reliability" / "figures.json"), (docs / "reliability.md").read_text()
+    assert page == markdown(kept, docs / "reliability", written_at(page))

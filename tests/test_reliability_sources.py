@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from tests.evidence import Evidence, Figure
 from tests.reliability.collecting import Notes
-from tests.reliability.commands import COMMANDS, TIERS, Command, chosen
+from tests.reliability.commands import COMMANDS, TESTS, TIERS, Command, chosen
 from tests.reliability.faults import CATALOGUE
 from tests.reliability.judging import Verdict, verdict
-from tests.reliability.kept import Seen, Statement
-from tests.reliability.proving import Case, figures_of, read_cases, statements
-from tests.reliability.running import Ran, last_line, run, tail
+from tests.reliability.kept import Kept, Seen, Statement, load
+from tests.reliability.progress import Teller
+from tests.reliability.proving import (
+    UNFINISHED,
+    Case,
+    Prover,
+    failure_of_the_run,
+    figures_of,
+    progress_of,
+    read_cases,
+    statements,
+)
+from tests.reliability.running import Ran, last_line, run
 from tests.reliability.selecting import TESTS_FOLDER, files_about, mentioned_by, shown
 
 MONDAY = "2026-11-16T10:00:00+00:00"
@@ -46,15 +58,29 @@ def test_not_asked_for():
 CONFTEST = "from tests.conftest import shows\n__all__ = ['shows']\n"
 
 
+def _collected(
+    folder: Path, notes: Path, sample: str, jobs: str, until: Callable[[], bool] = lambda: False
+) -> Ran:
+    (folder / "test_sample.py").write_text(sample)
+    (folder / "conftest.py").write_text(CONFTEST)
+    plugins = ["-p", "tests.reliability.collecting", "-p", "no:cacheprovider"]
+    how = ["--rootdir", str(folder), "-n", jobs, "--figures", str(notes), str(folder)]
+
+    def glance() -> None:
+        if until():
+            raise KeyboardInterrupt
+
+    words = [sys.executable, "-m", "pytest", "-q", *plugins, *how]
+    try:
+        return run(words, 60.0, folder / "log", glance)
+    except KeyboardInterrupt:
+        return Ran(None, 0.0, "")
+
+
 @pytest.mark.parametrize("jobs", ["0", "2"])
 def test_figures_and_failures_are_collected(tmp_path: Path, jobs: str) -> None:
-    (tmp_path / "test_sample.py").write_text(SAMPLE)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
     notes = tmp_path / "notes.jsonl"
-    plugins = ["-p", "tests.reliability.collecting", "-p", "no:cacheprovider"]
-    how = ["--rootdir", str(tmp_path), "-n", jobs, "--figures", str(notes), str(tmp_path)]
-    words = [sys.executable, "-m", "pytest", "-q", *plugins, *how]
-    ran = run(words, 60.0, tmp_path / "log", lambda: None)
+    ran = _collected(tmp_path, notes, SAMPLE, jobs)
     assert ran.code == 1, ran.text
     cases = {case.id.partition("::")[2]: case for case in read_cases(notes)}
     assert {case.outcome for name, case in cases.items() if "good" in name} == {"passed"}
@@ -63,6 +89,70 @@ def test_figures_and_failures_are_collected(tmp_path: Path, jobs: str) -> None:
     assert (broken.outcome, [one.value for one in broken.figures]) == ("failed", [1])
     assert "ZeroDivisionError: early" in cases["test_fails_before_it_shows"].why
     assert len(cases) == 5
+
+
+CUT_SHORT = """
+import time
+
+def test_good(shows):
+    shows("F1", "lost", 0, exactly=0)
+
+def test_endless(shows):
+    shows("F1", "lost", 0, exactly=0)
+    shows("F8", "lost", 0, exactly=0)
+    time.sleep(60)
+
+def test_after_it(shows):
+    shows("F9", "lost", 0, exactly=0)
+"""
+
+
+def test_what_was_collected_and_did_not_end_has_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tests.reliability.proving.ROOT", tmp_path)
+    notes = tmp_path / "notes.jsonl"
+    ran = _collected(tmp_path, notes, CUT_SHORT, "0", lambda: progress_of(notes)[1] == 1)
+    said = statements(read_cases(notes), MONDAY)
+    assert (ran.code, progress_of(notes)) == (None, (3, 1, 0))
+    endless = "test_sample.py::test_endless: did not end"
+    assert (said["F1"].failures, said["F8"].failures) == ((endless,), (endless,))
+    assert said["F9"].failures == ("test_sample.py::test_after_it: did not end",)
+    assert (said["F1"].tests, said["F9"].tests) == ({"test_good": 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("code", "outcomes", "told"),
+    [
+        (0, ["passed"], None),
+        (5, [], None),
+        (1, ["passed", "failed"], None),
+        (1, ["passed"], "pytest ended with 1"),
+        (None, ["passed", UNFINISHED], None),
+        (None, ["passed", "failed"], "pytest did not end in time"),
+        (3, ["passed"], "pytest ended with 3"),
+        (2, ["failed"], "pytest ended with 2"),
+        (4, [], "pytest ended with 4"),
+    ],
+)
+def test_an_end_that_no_case_accounts_for_is_a_failure_of_the_run(
+    code: int | None, outcomes: list[str], told: str | None
+) -> None:
+    cases = [Case(f"test_x.py::test_{outcome}", outcome) for outcome in outcomes]
+    assert failure_of_the_run(Ran(code, 1.0, ""), cases) == told
+
+
+def test_a_run_that_failed_breaks_all_it_was_about(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept, screen = Kept(), StringIO()
+    monkeypatch.setattr("tests.reliability.proving.run", lambda *_: Ran(3, 1.0, "INTERNALERROR"))
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    prover = Prover(kept, MONDAY, tmp_path, Teller(screen))
+    prover.run_tests([tmp_path / "test_sample.py"], ["F1", "F2", "F45"], 1)
+    broken = Statement(MONDAY, failures=("pytest ended with 3",))
+    assert kept.rows == {"F1": {"tests": broken}, "F2": {"tests": broken}}
+    assert "pytest ended with 3:\nINTERNALERROR" in screen.getvalue()
 
 
 def test_cases_become_statements_about_rows(
@@ -158,18 +248,35 @@ POWER = COMMANDS["power"]
 
 @pytest.mark.parametrize("code", [0, 1, 2, None])
 def test_a_command_that_does_not_end_well_breaks_its_rows(tmp_path: Path, code: int | None) -> None:
-    cuts, written = Figure("F44", "lost", 0, "= 0"), tmp_path / "power.json"
-    evidence = Evidence()
-    evidence.figures = [cuts]
+    """Those that it is to show, and those that it has shown besides."""
+    evidence, written = Evidence(), tmp_path / "power.json"
+    evidence("F5", "lost", 0, exactly=0)
     evidence.save(written)
     said = figures_of(POWER, Ran(code, 1.0, ""), written, MONDAY)
-    assert verdict(CATALOGUE["F44"], {"power": said["F44"]}) is Verdict.HELD
-    broken = "F45" in said and verdict(CATALOGUE["F45"], {"power": said["F45"]}) is Verdict.BROKEN
-    assert broken is (code != 0)
+    assert ("F45" in said) is (code != 0)
+    ends = {verdict(CATALOGUE[row], {"power": one}) for row, one in said.items()}
+    assert ends == {Verdict.HELD if code == 0 else Verdict.BROKEN}
 
 
 def test_a_command_that_wrote_nothing_says_nothing(tmp_path: Path) -> None:
     assert figures_of(POWER, Ran(0, 1.0, ""), tmp_path / "nothing.json", MONDAY) == {}
+
+
+def test_what_a_command_leaves_out_has_not_held(tmp_path: Path) -> None:
+    evidence, written = Evidence(), tmp_path / "figures.json"
+    evidence("F43", "refused", 0, exactly=0)
+    evidence.leaves_out("F43", "nothing may be mounted here")
+    evidence.save(written)
+    (said,) = figures_of(POWER, Ran(0, 1.0, ""), written, MONDAY).values()
+    assert [seen.figure.what for seen in said.figures] == ["refused"]
+    assert said.skipped == ("nothing may be mounted here",)
+
+
+def test_every_command_that_has_shown_a_row_is_to_show_it() -> None:
+    """Otherwise the row would pass for whole without it, and nobody would run it for that row."""
+    kept = load(TESTS_FOLDER.parent / "docs" / "reliability" / "figures.json")
+    unnamed = {row: set(said) - {TESTS, *CATALOGUE[row].by} for row, said in kept.rows.items()}
+    assert not {row: sorted(names) for row, names in unnamed.items() if names}
 
 
 def test_the_tiers_grow() -> None:
@@ -177,27 +284,53 @@ def test_the_tiers_grow() -> None:
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == len(COMMANDS)
     assert chosen("quick", ["F45"]) == []
-    assert chosen("full", ["F45", "F1"]) == [POWER]
+    assert chosen("full", ["F45", "F5"]) == [POWER]
     assert {name for fault in CATALOGUE.values() for name in fault.by} == set(COMMANDS)
     assert not Command("none", "quick", 1.0, "tests.nowhere").exists
 
 
-def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
-    program = "import time\nprint('begun\\rgoes on', flush=True)\ntime.sleep(60)"
-    glances: list[None] = []
-    ran = run([sys.executable, "-c", program], 2.0, tmp_path / "log", lambda: glances.append(None))
-    assert ran.code is None
-    assert ran.text.startswith("goes on")
-    assert glances
-
-
-def test_of_what_was_said_progress_is_left_out(tmp_path: Path) -> None:
+def test_what_runs_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    program = "import time\nprint('begun\\rgoes on')\ntime.sleep(60)"
+    glances: list[str] = []
     log = tmp_path / "log"
-    log.write_text("seeds: 1 of 9\nseeds: 5 of 9\r\x1b[Kseeds: 9 of 9\n\nlost: 0\ntwice: 0\n\n")
-    assert tail(log) == "seeds: 9 of 9\n\nlost: 0\ntwice: 0"
+    ran = run([sys.executable, "-c", program], 2.0, log, lambda: glances.append(last_line(log)))
+    assert ran.code is None
+    assert ran.text.startswith("goes on\n")
+    assert glances[-1] == "goes on", "it is seen as soon as it is said"
+
+
+TALKING = """
+import sys
+for number in range(300):
+    print(f"F45  lost: {number}")
+    print(f"{number} of 300", file=sys.stderr)
+print("146 times: a", "146 times: a", "seeds: 1\\r\\x1b[Kseeds: 9", "", sep="\\n")
+"""
+
+
+def _talked(tmp_path: Path, program: str) -> Ran:
+    return run([sys.executable, "-c", program], 30.0, tmp_path / "log", lambda: None)
+
+
+def test_results_are_kept_whole_and_progress_is_not(tmp_path: Path) -> None:
+    ran = _talked(tmp_path, TALKING)
+    results = [f"F45  lost: {number}" for number in range(300)]
+    assert ran.code == 0
+    assert ran.text.split("\n") == [*results, "146 times: a", "146 times: a", "seeds: 9"]
+    assert last_line(tmp_path / "log") == "299 of 300"
+
+
+def test_what_did_not_end_well_says_why(tmp_path: Path) -> None:
+    ran = _talked(tmp_path, TALKING + "raise RuntimeError('why')")
+    assert ran.code == 1
+    assert "\nseeds: 9\n\nand at last, beside it:\n" in ran.text
+    assert ran.text.endswith("RuntimeError: why")
+    assert "299 of 300" in ran.text
+    assert "1 of 300\n2 of 300" not in ran.text
 
 
 def test_a_command_that_has_said_nothing_yet(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("")
-    assert (tail(log), last_line(log)) == ("", "")
+    assert last_line(tmp_path / "log") == ""
+    assert _talked(tmp_path, "").text == ""
+    assert last_line(tmp_path / "log") == ""

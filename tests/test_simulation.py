@@ -194,15 +194,15 @@ def test_fewer_seeds_than_were_asked_for_are_not_enough() -> None:
 def test_the_broken_are_named_as_soon_as_they_are_known(capsys: pytest.CaptureFixture[str]) -> None:
     progress, summary = _Progress(2_000), Summary(seeds=20)
     progress.tell(summary)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     summary.failures += [(812, "queue"), (1711, "fetch")]
     progress.tell(summary)
-    assert "2 broken: 812, 1711 fetch \n" in capsys.readouterr().out
+    assert "2 broken: 812, 1711 fetch \n" in capsys.readouterr().err
     progress.tell(summary)
-    assert capsys.readouterr().out == "", "nothing is new"
+    assert capsys.readouterr().err == "", "nothing is new"
     summary.failures += [(n, "queue") for n in range(4)]
     progress.tell(summary)
-    assert "6 broken: 812, 1711 fetch, 0, 1, 2, … \n" in capsys.readouterr().out
+    assert "6 broken: 812, 1711 fetch, 0, 1, 2, … \n" in capsys.readouterr().err
 
 
 def test_the_command_shows_what_is_broken(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,13 +90,13 @@ class Figures:
         account, tier = self._account, self._outcome.tier
         show = self._show
         show(row, "accepted", account.accepted + account.unknown_kept, at_least=tier.requests)
-        show(row, "of unknown outcome to who sent them", account.unknown, at_least=0)
-        show(row, "settled", account.settled, at_least=0)
-        show(row, "dead", account.dead, at_least=0)
+        show(row, "of unknown outcome to who sent them", account.unknown, told=True)
+        show(row, "settled", account.settled, told=True)
+        show(row, "dead", account.dead, told=True)
         show(row, "still queued", account.queued, exactly=0)
         show(row, "accepted − settled − dead − queued", account.balance(), exactly=0)
         self._nothing_lost(row)
-        show(row, "duplicates", len(account.repetitions), at_least=0)
+        show(row, "duplicates", len(account.repetitions), told=True)
         show(row, "unexplained duplicates", len(account.unexplained), exactly=0)
         lies = sum(map(len, account.lies.values()))
         show(row, "contradictions between ledgers and store", lies, exactly=0)
@@ -148,7 +148,7 @@ class Figures:
         waits = answered_after(self._records, [OUTAGE, ALL])
         self._show_slowest("F2", "processes were answered again after PONG", waits, RECOVERY)
         torn = self._outcome.torn_steps
-        self._show("F2", "steps torn in its file, cut off before the start", torn, at_least=0)
+        self._show("F2", "steps torn in its file, cut off before the start", torn, told=True)
 
     def all_killed(self) -> None:
         self._show_done("F4", "times all were killed together", "kill all")

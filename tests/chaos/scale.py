@@ -148,7 +148,7 @@ def show_scale(outcome: Outcome, scale: Scale, show: Callable[..., None]) -> Non
     for lease in ("1", "100"):
         for size in sizes:
             cost = round(scale.costs[size][lease] * 1e3, 3)
-            show(row, f"lease of {lease} at {size:,} ({store})", cost, at_least=0, unit="ms")
+            show(row, f"lease of {lease} at {size:,} ({store})", cost, told=True, unit="ms")
         grown = round(scale.costs[sizes[-1]][lease] / scale.costs[sizes[0]][lease], 2)
         what = f"lease of {lease}, {sizes[-1]:,} against {sizes[0]:,} ({store})"
         show(row, what, grown, at_most=_FLAT, unit="×")

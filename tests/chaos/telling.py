@@ -33,6 +33,7 @@ class Teller:
 
     def leave_out(self, row: str, remedy: str) -> None:
         self.left_out.append(row)
+        self.evidence.leaves_out(row, remedy)
         print(f"  LEFT OUT: {row}: {remedy}")
 
 

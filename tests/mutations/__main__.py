@@ -2,7 +2,7 @@
 
 Mutates the pure modules and the queue over memory with mutmut, and runs for each mutant the tests
 that reach it and need no server, until one fails, a few seconds of them at most. Prints those that
-no test noticed. Those of
+no test noticed, each with what tests/mutations/looked_at.toml says of it. Those of
 tests/mutations/equivalent.toml are counted apart: they change nothing anybody may rely on.
 
     python -m tests.mutations --modules retry 'recipes.*'
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.evidence import Evidence
-from tests.mutations import equivalent
+from tests.mutations import equivalent, looked_at
 from tests.mutations.plan import chosen
 from tests.mutations.progress import Progress
 from tests.mutations.verdicts import ALIVE, DEAD, Mutant, Verdict
@@ -81,17 +81,22 @@ def _try_all(
 
 def told(mutants: list[Mutant], figures: Path | None) -> int:
     """Print what became of them, and keep the figures: the exit code."""
-    for mutant in mutants:
-        if mutant.verdict in ALIVE:
-            print(f"\n{mutant.where} ({mutant.verdict})")
-            print(_marked("-", mutant.was), _marked("+", mutant.now), sep="\n")
+    known = looked_at.read()
+    alive = [mutant for mutant in mutants if mutant.verdict in ALIVE]
+    reasons = [looked_at.reason(mutant, known) for mutant in alive]
+    for mutant, reason in zip(alive, reasons, strict=True):
+        print(f"\n{mutant.where} ({mutant.verdict}): {reason or 'NOT LOOKED AT'}")
+        print(_marked("-", mutant.was), _marked("+", mutant.now), sep="\n")
     print("\n" + _table(mutants))
-    return _hold(Counter(mutant.verdict for mutant in mutants), figures)
+    ends = Counter(mutant.verdict for mutant in mutants)
+    return _hold(ends, reasons.count(None), figures)
 
 
 def _tell_stale(mutants: list[Mutant]) -> None:
-    for one in equivalent.stale(equivalent.read(), mutants):
-        print(f"\nno longer true of {one.where}: {one.was!r}, take it out of the list")
+    equal = [(one.where, one.was) for one in equivalent.stale(equivalent.read(), mutants)]
+    seen = [(one.where, one.was) for one in looked_at.stale(looked_at.read(), mutants)]
+    for where, was in equal + seen:
+        print(f"\nno longer true of {where}: {was!r}, take it out of the list")
 
 
 def _marked(sign: str, lines: str) -> str:
@@ -107,14 +112,17 @@ def _table(mutants: list[Mutant]) -> str:
     return "\n".join(rows)
 
 
-def _hold(ends: Counter[Verdict], figures: Path | None) -> int:
+def _hold(ends: Counter[Verdict], unseen: int, figures: Path | None) -> int:
     dead, alive = (sum(ends[verdict] for verdict in some) for some in (DEAD, ALIVE))
     share = round(100 * alive / max(dead + alive, 1), 1)
     evidence = Evidence()
     try:
         evidence("MUT", "mutants", ends.total(), at_least=1)
-        evidence("MUT", "equivalent, each with its reason", ends[Verdict.EQUIVALENT], at_least=0)
+        evidence("MUT", "equivalent, each with its reason", ends[Verdict.EQUIVALENT], told=True)
         evidence("MUT", "noticed by a test", dead, at_least=1)
+        # On a busy machine there are more of these, and fewer that live on.
+        evidence("MUT", "of them by not ending in time", ends[Verdict.TIMEOUT], told=True)
+        evidence("MUT", "survivors that nobody has looked at", unseen, told=True)
         evidence("MUT", "survivors among the others", share, at_most=MOST, unit="%")
         evidence("MUT", "left untried when the time was up", ends[Verdict.UNTRIED], exactly=0)
     except AssertionError as broken:
@@ -123,7 +131,7 @@ def _hold(ends: Counter[Verdict], figures: Path | None) -> int:
     finally:
         if figures:
             evidence.save(figures)
-    print(f"{alive} of {dead + alive} live on: {share} %, and {MOST:.0f} % may")
+    print(f"{alive} of {dead + alive} live on: {share} %, and {MOST:.0f} % may; {unseen} are new")
     return 0
 
 

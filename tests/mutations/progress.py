@@ -1,4 +1,4 @@
-"""How far it is: a line rewritten on a terminal, a line every ten seconds elsewhere."""
+"""How far it is, on stderr: a line rewritten on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Progress:
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._shown = 0.0
-        self._rewrites = sys.stdout.isatty()
+        self._rewrites = sys.stderr.isatty()
 
     def show(self, shop: Workshop) -> None:
         now = time.monotonic()
@@ -24,14 +24,12 @@ class Progress:
             return
         self._shown = now
         line = f"{now - self._started:5.0f} s  {shop.group.name}: {_so_far(shop)}"
-        if self._rewrites:
-            print(f"\r\033[K{line}", end="", flush=True)
-        else:
-            print(line, flush=True)
+        line = f"\r\033[K{line}" if self._rewrites else f"{line}\n"
+        print(line, end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._rewrites:
-            print(flush=True)
+            print(file=sys.stderr, flush=True)
 
 
 def _so_far(shop: Workshop) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.reliability.circumstances import ROOT, facts, now
+from tests.reliability.circumstances import ROOT, facts, now, package
 from tests.reliability.commands import COMMANDS, TIERS, Command, chosen
 from tests.reliability.faults import CATALOGUE
 from tests.reliability.judging import Verdict, lines, verdict
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = load(options.source or options.json)
     if not options.source:
         prove(options, rows, kept, teller)
-    options.markdown.write_text(markdown(kept, FIGURES.parent), encoding="utf-8")
+    options.markdown.write_text(markdown(kept, FIGURES.parent, package()), encoding="utf-8")
     return judge(rows, kept, teller)
 
 

@@ -1,4 +1,4 @@
-"""When, of which commit, on which machine and with which versions a figure was taken."""
+"""When, of which code, on which machine and with which versions a figure was taken."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any
 from tests.servers import find_binaries
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = "package"
+_FOLDER = "data_fetcher_core"
 
 
 def now() -> str:
@@ -25,6 +27,7 @@ def facts(tier: str) -> dict[str, Any]:
     return {
         "tier": tier,
         "commit": _commit(),
+        PACKAGE: package(),
         "system": f"{platform.system()} {platform.release()}",
         "cpu": _cpu(),
         "cores": os.cpu_count() or 0,
@@ -38,17 +41,24 @@ def facts(tier: str) -> dict[str, Any]:
     }
 
 
+def package(root: Path = ROOT) -> str:
+    """Its tree, which a commit made anew leaves as it is; with a + if it holds anything else."""
+    tree = _git(root, "rev-parse", "--short=10", f"HEAD:{_FOLDER}")
+    changed = _git(root, "status", "--porcelain", "--", _FOLDER)
+    return (tree or "unknown") + ("+" if changed else "")
+
+
 def _commit() -> str:
     """With a + if files that it knows have been changed since."""
-    head = _git("rev-parse", "--short=10", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    head = _git(ROOT, "rev-parse", "--short=10", "HEAD")
+    changed = _git(ROOT, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
     return (head or "unknown") + ("+" if changed else "")
 
 
-def _git(*words: str) -> str:
+def _git(root: Path, *words: str) -> str:
     try:
         said = subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True
+            ["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -1,4 +1,5 @@
-"""A plugin of pytest: runs the tests that ask for ``shows``, and writes a line of JSON for each.
+"""A plugin of pytest: runs the tests that ask for ``shows``, and writes a line of JSON for each,
+after one with the names of all of them: what is not heard of again did not end.
 
 ``python -m pytest -p tests.reliability.collecting --figures FILE``, with ``-n 2`` or without.
 """
@@ -39,11 +40,11 @@ class Notes:
         self._failed: dict[str, str] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._write({"count": len(session.items)})
+        self._write({"collected": [item.nodeid for item in session.items]})
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self._write({"count": len(ids)})
+        self._write({"collected": list(ids)})
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

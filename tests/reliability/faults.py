@@ -26,6 +26,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "A worker is killed while it works",
             "SIGKILL to worker processes, again and again, on SQLite and on Redis",
             "the account closes; redelivered within 1.5 leases; only what was in flight again",
+            (
+                "chaos short",
+                "chaos long",
+                "chaos long on SQLite",
+                "chaos scale",
+                "chaos scale on SQLite",
+            ),
         ),
         Fault(
             "F2",
@@ -33,6 +40,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "SIGKILL under load with `appendfsync always`, started again after up to 5 s (a step "
             "that it tore is cut off first, see the guarantees)",
             "nothing is lost; clients are back within 2 s of the server",
+            ("chaos short", "chaos long"),
         ),
         Fault(
             "F3",
@@ -91,6 +99,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "The reply is lost, the command was done",
             "a proxy forwards the request and closes, for each script of each verb in turn",
             "each verb takes effect once",
+            ("chaos short", "chaos long"),
         ),
         Fault(
             "F10",
@@ -104,6 +113,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "every public operation, cancelled at its 1st, 2nd, 3rd … suspension until it gets "
             "through",
             "every promise holds, no connection stays in use, no client is left on the server",
+            ("simulation",),
         ),
         Fault(
             "F12",
@@ -130,6 +140,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "the proxy delays, jitters, slices and throttles",
             "the account closes; the slowest of a hundred takes what was injected and 20 ms; no "
             "time-outs",
+            ("chaos short", "chaos long"),
         ),
         Fault(
             "F16",
@@ -142,6 +153,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "A network that comes and goes",
             "down for 200 ms, up for 300 ms, over and over",
             "the account closes; order within a lane is kept; no caller is told of it",
+            ("chaos short", "chaos long"),
         ),
         Fault(
             "F40",
@@ -163,6 +175,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "A worker that stood still comes back",
             "SIGSTOP for twice the lease, then SIGCONT",
             "its settlement is refused and changes nothing; one completion",
+            ("simulation",),
         ),
         Fault(
             "F25",
@@ -182,6 +195,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "The clocks of the workers differ",
             "each an hour off, or ten years",
             "nothing changes: the trace of a whole run has the same hash",
+            ("simulation",),
         ),
     ),
     "Bad records, full disks, wrong settings": (
@@ -190,7 +204,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "A request that kills its process",
             "the handler calls `os._exit`",
             "buried at `max_deaths`, alone; the others keep four fifths of their throughput",
-            ("chaos poison",),
+            ("chaos poison", "chaos short", "chaos long", "chaos long on SQLite"),
         ),
         Fault(
             "F33",
@@ -205,6 +219,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "CONFIG SET maxmemory under load",
             "new requests are refused with `StoreFull`; settlements, beats and sweeps all pass; it "
             "recovers by itself",
+            ("chaos short", "chaos long"),
         ),
         Fault(
             "F35",
@@ -242,6 +257,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "The disk below SQLite is full",
             "a 1 MB file system; `max_page_count`",
             "new requests are refused, settlements pass from the reserve; opens again",
+            ("chaos short", "chaos long on SQLite"),
         ),
         Fault(
             "F44",
@@ -250,6 +266,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "syncs",
             "nothing is acknowledged that is not on disk; the file stays sound; it is used again "
             "only after all checks",
+            ("power",),
         ),
         Fault(
             "F45",
@@ -312,6 +329,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "Asked to stop under load",
             "SIGTERM and SIGINT, twice, while it drains, at any instant",
             "ends within its grace; nothing stays leased, nothing is lost; exit code 75",
+            ("chaos short", "chaos long", "chaos long on SQLite"),
         ),
         Fault(
             "F55",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from tests.evidence import Figure
+from tests.evidence import TOLD, Figure
 from tests.reliability.faults import Fault
 from tests.reliability.kept import Seen, Statement
 
@@ -19,12 +19,12 @@ class Verdict(Enum):
 
 
 def verdict(fault: Fault, said: Mapping[str, Statement]) -> Verdict:
-    """Of a row. A test that failed breaks it, whatever its figures say; what was only tried in
-    part has held in part."""
+    """Of a row. A test that failed breaks it, whatever its figures say; figures that are only told
+    show nothing; what was only tried in part has held in part."""
     figures = [seen.figure for one in said.values() for seen in one.figures]
     if any(one.failures for one in said.values()) or not all(map(holds, figures)):
         return Verdict.BROKEN
-    if not figures:
+    if all(figure.bound == TOLD for figure in figures):
         return Verdict.SILENT
     skipped = any(one.skipped for one in said.values())
     return Verdict.PARTLY if skipped or wanting(fault, said) else Verdict.HELD
@@ -36,6 +36,8 @@ def wanting(fault: Fault, said: Mapping[str, Statement]) -> list[str]:
 
 
 def holds(figure: Figure) -> bool:
+    if figure.bound == TOLD:
+        return True
     sign, _, bound = figure.bound.partition(" ")
     value, limit = _number(figure.value), _number(bound)
     if sign == "=":
@@ -66,9 +68,11 @@ def lines(figures: Iterable[Seen]) -> list[Line]:
 
 def _rank(figure: Figure) -> tuple[bool, float, float]:
     """The broken first. What may be no more by how near it is, what may be no less by how much
-    was asked for: a count of things done says most where it is largest."""
+    was asked for: a count of things done says most where it is largest. So does what is told."""
     sign, _, bound = figure.bound.partition(" ")
     value, limit = _number(figure.value), _number(bound)
+    if sign == TOLD:
+        return True, 0.0, -(value or 0.0)
     if value is None or limit is None or sign == "=":
         return holds(figure), 0.0, 0.0
     if sign == "≥":

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.evidence import Figure
 from tests.reliability.commands import COMMANDS
 from tests.reliability.faults import CATALOGUE, SECTIONS, Fault
 from tests.reliability.judging import Line, Verdict, lines, verdict, wanting
 from tests.reliability.kept import Kept, Statement
+from tests.reliability.origins import all_of, origins
 
 _COLUMNS = ("", "fault, and what must hold", "done to it", "figures", "held", "shown by")
 _INTRODUCTION = """\
@@ -26,25 +26,27 @@ python -m tests.reliability --tier long   # and half an hour of chaos, a million
 python -m tests.reliability --only F1,F45 # these rows; the others keep their figures and their date
 ```
 
-Everything is real: processes are killed by signals, servers are Redis servers, the network is a
-proxy that reads whole messages, disks are full. Only time is not: bounds in time are held on a
-clock that the test moves, or with three times the slack. *The account closes* means: what was
+Processes are killed by signals, servers are Redis servers, the network is a proxy that reads whole
+messages, disks are full. What cannot be had on one machine is simulated, and its row says so: power
+cuts (F45), another host, the virtual world (SIM). Bounds in time are held on a clock that the test
+moves, or with three times the slack; in the chaos tiers workers are `nice`, so that the harness can
+measure the others. *The account closes* means: what was
 accepted is completed, dead or still queued; lost 0; nothing appears that nobody sent; whatever was
 done twice has a cause that was noted. A row has held *in part* while a command that is to show it
 has not been run, or a test of it was skipped; what it *wants* stands beside it. Of a figure that
-many cases have taken, the worst is shown. Every single one is in
-[figures.json](reliability/figures.json)."""
+many cases have taken, the worst is shown; one that is *told* is held to no bound. Every single one
+is in [figures.json](reliability/figures.json)."""
 
 _KEPT_BY_HAND = """\
 Kept by hand: [defects](reliability/defects.md) and [what is not
 promised](reliability/not_promised.md). All else is made by the command."""
 
 
-def markdown(kept: Kept, folder: Path) -> str:
-    """``folder`` holds the parts that are kept by hand."""
+def markdown(kept: Kept, folder: Path, package: str) -> str:
+    """``folder`` holds the parts that are kept by hand; ``package`` is its state at the writing."""
     parts = [
         _INTRODUCTION,
-        *_in_short(kept),
+        *_in_short(kept, package),
         *(part for title in SECTIONS for part in _section(title, kept)),
         *_outputs(kept),
         "## Defects it found",
@@ -53,19 +55,23 @@ def markdown(kept: Kept, folder: Path) -> str:
         "The promises and what they rest on: [guarantees](guarantees.md).",
         _by_hand(folder / "not_promised.md"),
         "## Measured",
-        "\n".join(_measured(kept)) or "Nothing yet.",
+        *(origins(kept, package) if kept.rows else ["Nothing yet."]),
         _KEPT_BY_HAND,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _in_short(kept: Kept) -> Iterator[str]:
-    counts = Counter(verdict(fault, kept.rows.get(row, {})) for row, fault in CATALOGUE.items())
+def _in_short(kept: Kept, package: str) -> Iterator[str]:
+    found = {row: verdict(fault, kept.rows.get(row, {})) for row, fault in CATALOGUE.items()}
+    held = [kept.rows[row] for row, one in found.items() if one is Verdict.HELD]
+    counts, fresh = Counter(found.values()), sum(all_of(package, said, kept) for said in held)
     yield "## In short"
     yield (
         f"{len(CATALOGUE)} rows: **{counts[Verdict.HELD]} held**, "
         f"{counts[Verdict.PARTLY]} in part, {counts[Verdict.BROKEN]} broken, "
-        f"{counts[Verdict.SILENT]} without a figure."
+        f"{counts[Verdict.SILENT]} without a figure. Of those that held, {fresh} by figures of the "
+        f"package as it was when this page was written, {len(held) - fresh} also by figures of "
+        "another state of it, or of one that was not noted: see [Measured](#measured)."
     )
 
 
@@ -102,11 +108,8 @@ def _figures(said: Mapping[str, Statement]) -> list[str]:
 
 def line_words(line: Line) -> str:
     figure, times = line
-    # What may be anything is told for what it is.
-    bound = "" if figure.bound == "≥ 0" else _bound(figure)
-    said = ", ".join(filter(None, (bound, f"{times:,} ×" if times > 1 else "")))
-    told = f"{figure.what} **{number(figure.value)}**{_unit(figure)}"
-    return f"{told} ({said})" if said else told
+    said = ", ".join([_bound(figure), *([f"{times:,} ×"] if times > 1 else [])])
+    return f"{figure.what} **{number(figure.value)}**{_unit(figure)} ({said})"
 
 
 def number(value: float | str) -> str:
@@ -181,17 +184,3 @@ def _by_hand(path: Path) -> str:
     text = path.read_text(encoding="utf-8").strip()
     heading, _, rest = text.partition("\n")
     return rest.strip() if heading.startswith("# ") else text
-
-
-def _measured(kept: Kept) -> Iterator[str]:
-    for instant, facts in sorted(kept.circumstances.items(), reverse=True):
-        rows = sum(
-            any(one.measured == instant for one in said.values()) for said in kept.rows.values()
-        )
-        yield f"- {instant}, {rows} rows: {', '.join(_facts(facts))}"
-
-
-def _facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in facts.items():
-        shown = " and ".join(map(str, value)) if isinstance(value, list) else value
-        yield f"{name} {shown}"

@@ -1,4 +1,7 @@
-"""Another process, run to its end or until patience ends, with what it says kept in a file."""
+"""Another process, run to its end or until patience ends, with what it says kept in files.
+
+Results are what it says on stdout, and are kept whole; on stderr it tells how far it is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from tests.reliability.circumstances import ROOT
 
 _GLANCE = 0.2
 _LAST_WORDS = 20.0
-_TAIL = 250
+_LAST_LINES = 50
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -32,27 +34,27 @@ class Ran(NamedTuple):
 def run(words: Sequence[str], patience: float, log: Path, glance: Callable[[], None]) -> Ran:
     """``glance`` is called now and then, to say how far it is."""
     start = time.monotonic()
-    with log.open("wb") as file:
+    with log.open("wb") as results, _beside(log).open("wb") as progress:
         process = subprocess.Popen(
             words,
             cwd=ROOT,
             env=_environment(),
             stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
+            stdout=results,
+            stderr=progress,
             start_new_session=True,
         )
         try:
             code = _wait(process, start + patience, glance)
         finally:
             _end(process)
-    return Ran(code, time.monotonic() - start, tail(log))
+    return Ran(code, time.monotonic() - start, _said(log, code))
 
 
 def _environment() -> dict[str, str]:
-    """This package, not another one that happens to be installed."""
-    known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), known)))}
+    """This package, not another one that happens to be installed; nothing said is lost with it."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def _wait(process: subprocess.Popen[bytes], until: float, glance: Callable[[], None]) -> int | None:
@@ -75,21 +77,25 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def tail(log: Path) -> str:
-    """The last lines, each as it was last rewritten; of those that told of progress, the last."""
-    text = _COLOURS.sub("", log.read_bytes().decode(errors="replace"))
-    lines = [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    kept = [line for line, after in pairwise([*lines, ""]) if _stays(line, after)]
-    return "\n".join(kept[-_TAIL:])
-
-
-def _stays(line: str, after: str) -> bool:
-    """Whether the next line is about something else."""
-    subject, colon, _ = line.partition(": ")
-    return not (colon and after.startswith(subject + colon))
+def _said(log: Path, code: int | None) -> str:
+    """All results; where it did not end well, also what it said last beside them."""
+    results, beside = _lines(log), _lines(_beside(log))[-_LAST_LINES:]
+    if code == 0 or not beside:
+        return "\n".join(results)
+    return "\n".join([*results, "", "and at last, beside it:", *beside])
 
 
 def last_line(log: Path) -> str:
-    return tail(log).rpartition("\n")[2] if log.exists() else ""
+    """How far it is."""
+    return (_lines(_beside(log)) or _lines(log) or [""])[-1]
+
+
+def _beside(log: Path) -> Path:
+    return log.with_name(f"{log.name}.progress")
+
+
+def _lines(path: Path) -> list[str]:
+    """Each as it was last rewritten."""
+    text = path.read_bytes().decode(errors="replace") if path.exists() else ""
+    lines = _COLOURS.sub("", text).rstrip().split("\n")
+    return [line.rstrip().rpartition("\r")[2] for line in lines] if any(lines) else []

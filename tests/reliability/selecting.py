@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from tests.reliability.faults import CATALOGUE
@@ -29,6 +29,10 @@ def mentioned(tree: ast.AST) -> set[str]:
     """Rows that are named in it."""
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return {text for text in texts if isinstance(text, str) and text in CATALOGUE}
+
+
+def mentioned_in(files: Iterable[Path]) -> set[str]:
+    return {row for path in files for row in mentioned(ast.parse(path.read_text()))}
 
 
 def mentioned_by(path: Path, test: str) -> set[str]:

@@ -107,7 +107,7 @@ def _keep(summary: Summary, asked: int, progress: _Progress, evidence: Evidence)
     evidence("SIM", "deliveries", figures["deliveries"], at_least=1)
     for kind in (*KINDS, "death"):
         evidence("SIM", f"injected: {kind}", figures[kind], at_least=1)
-    evidence("SIM", "seeds a minute", round(progress.pace(summary)), at_least=0)
+    evidence("SIM", "seeds a minute", round(progress.pace(summary)), told=True)
     cut_short = figures["operations cut short"]
     evidence("F11", "operations cancelled at any await", cut_short, at_least=1)
     _keep_promises(summary, evidence)
@@ -133,10 +133,10 @@ class _Progress:
         self._began = self._told = time.monotonic()
 
     def tell(self, summary: Summary) -> None:
-        if sys.stdout.isatty():
-            print(f"\r{self._line(summary)}", end="", flush=True)
+        if sys.stderr.isatty():
+            print(f"\r{self._line(summary)}", end="", file=sys.stderr, flush=True)
         elif self._has_news(summary):
-            print(self._line(summary), flush=True)
+            print(self._line(summary), file=sys.stderr, flush=True)
 
     def _has_news(self, summary: Summary) -> bool:
         now, named = time.monotonic(), len(summary.failures[:_MOST_NAMED])
@@ -146,7 +146,9 @@ class _Progress:
         return True
 
     def end(self, summary: Summary) -> None:
-        print("\r" * sys.stdout.isatty() + self._line(summary))
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        print(self._line(summary))
         for rule, count in summary.violations.most_common():
             print(f"  {count:>10,} BROKEN: {rule}")
         for what, count in sorted(summary.figures.items()):
