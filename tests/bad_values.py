@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_fetcher_core.errors import ConfigurationError, ValidationError
+from data_fetcher_core.showing import shown as as_told
 from data_fetcher_core.testing.texts import AWKWARD_TEXTS
+from tests.accepted_values import may_take
 
 MEBIBYTE = "a" * 2**20
 TEXTS = (*AWKWARD_TEXTS, "", "../", "\r\n", "\ud800", "a\udfffb", MEBIBYTE)
@@ -39,6 +41,20 @@ THINGS: tuple[Any, ...] = (
 EVERYTHING: tuple[Any, ...] = (*TEXTS, *NUMBERS, *URLS, *THINGS)
 
 _LONGEST_MESSAGE = 1_000
+# Words for a parameter that its messages use in place of its name.
+_CALLED = {
+    **dict.fromkeys(("url", "start_urls", "urls", "store", "redis_host"), ("URL",)),
+    **dict.fromkeys(("store_type", "kv_store_type"), ("type of store", "URL", "path")),
+    **dict.fromkeys(("lanes", "steal"), ("lane must be",)),
+    **dict.fromkeys(("expected", "value", "item"), ("JSON",)),
+    "redis_key_prefix": ("key_prefix",),
+    "ids": ("id must be",),
+    "name": ("file.py:recipe",),
+    "place": ("storage", "bucket"),
+    "run_id": ("namespace",),
+    "bundle_locators": ("locator",),
+    "origins": ("origin",),
+}
 
 
 @dataclass(frozen=True)
@@ -59,11 +75,20 @@ class Trial:
 
     @property
     def is_right(self) -> bool:
-        """Taken, or refused as the caller's mistake in a message that can be read."""
+        """Taken where it may be, or refused as the caller's mistake in a message that can be read
+        and says what it is about."""
         if self.error is None:
-            return True
+            return may_take(self.entry, self.parameter, self.value)
         refused = isinstance(self.error, ConfigurationError | ValidationError)
-        return refused and 0 < len(str(self.error)) <= _LONGEST_MESSAGE
+        return refused and len(str(self.error)) <= _LONGEST_MESSAGE and self._is_named
+
+    @property
+    def _is_named(self) -> bool:
+        """The parameter, the value, or what such a thing is called; never a whole URL, for there
+        may be a password in it."""
+        told = str(self.error)
+        names = (self.parameter, *_CALLED.get(self.parameter, ()), as_told(self.value)[:40])
+        return any(name in told for name in names)
 
 
 def shown(value: Any) -> str:

@@ -29,6 +29,7 @@ HELD, BROKEN = 0, 1
 FACTOR = 4.0
 # As Hypothesis has told it in one version and another.
 _EXAMPLES = re.compile(r"(\d+) passing(?: examples?)?, (\d+) failing")
+_TARGET = re.compile(r"^@fuzzed\((\d+)\)$.*?^(?:async )?def (test_\w+)", re.MULTILINE | re.DOTALL)
 _STATISTICS = "= Hypothesis Statistics ="
 _GLANCE = 0.5
 # What a round may take beyond the time that is left.
@@ -37,9 +38,11 @@ _LENIENCE = 300.0
 
 @dataclass(frozen=True)
 class Round:
-    """One run of the tests: how many examples it tried, and what it said if one failed."""
+    """One run of the tests: how many examples it tried, of how many that it had to, and what it
+    said if one failed."""
 
     examples: int
+    wanted: int = 0
     failure: str | None = None
 
 
@@ -48,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     teller = Teller(sys.stderr)
-    teller.say(f"fuzzing for {options.minutes:g} minutes; --seed {seed} begins like this again")
+    print(
+        f"fuzzing for {options.minutes:g} minutes; --seed {seed} begins like this again", flush=True
+    )
     rounds = _rounds(options, seed, teller)
     _conclude(rounds, options.json)
     return BROKEN if rounds[-1].failure else HELD
@@ -97,7 +102,7 @@ def _round(only: str, seed: int, end: float, teller: Teller, told: str) -> Round
             f"--hypothesis-seed={seed}",
             *(["-k", only] if only else []),
         ),
-        *map(str, sorted((ROOT / "tests").glob("test_fuzz_*.py"))),
+        *map(str, _files()),
     ]
     environment = {**os.environ, "FUZZ_FACTOR": f"{FACTOR}"}
     with tempfile.TemporaryFile("w+") as output:
@@ -108,7 +113,22 @@ def _round(only: str, seed: int, end: float, teller: Teller, told: str) -> Round
             if child.poll() is None:
                 child.kill()
                 child.wait()
-        return _judged(code, _text(output), seed)
+        return _judged(code, _text(output), seed, only)
+
+
+def _files() -> list[Path]:
+    return sorted((ROOT / "tests").glob("test_fuzz_*.py"))
+
+
+def targets() -> dict[str, int]:
+    """How many examples a round tries of each test, by what the tests themselves say."""
+    found = (target for file in _files() for target in _TARGET.findall(file.read_text()))
+    return {name: round(int(examples) * FACTOR) for examples, name in found}
+
+
+def _wanted(said: str, only: str) -> int:
+    """Of all, unless some were asked for: then of those that were tried."""
+    return sum(n for name, n in targets().items() if not only or f"::{name}" in said)
 
 
 def _waited(child: subprocess.Popen[bytes], end: float, teller: Teller, told: str) -> int | None:
@@ -125,14 +145,17 @@ def _text(output: IO[str]) -> str:
     return output.read()
 
 
-def _judged(code: int | None, said: str, seed: int) -> Round:
+def _judged(code: int | None, said: str, seed: int, only: str) -> Round:
     examples = sum(int(passed) + int(failed) for passed, failed in _EXAMPLES.findall(said))
-    if code == 0:
-        return Round(examples)
+    wanted = _wanted(said, only)
+    if code == 0 and examples >= wanted:
+        return Round(examples, wanted)
     why = "did not end" if code is None else f"ended with {code}"
     # The statistics are for counting, and very long.
     told = said.partition(_STATISTICS)[0] or said
-    return Round(examples, f"the round with --hypothesis-seed={seed} {why}:\n{told[-6_000:]}")
+    tried = f"after {examples} examples of {wanted}"
+    failure = f"the round with --hypothesis-seed={seed} {why} {tried}:\n{told[-6_000:]}"
+    return Round(examples, wanted, failure)
 
 
 def _conclude(rounds: list[Round], figures: Path | None) -> None:
@@ -141,17 +164,23 @@ def _conclude(rounds: list[Round], figures: Path | None) -> None:
     print(f"{examples:,} examples in {len(rounds)} rounds, {len(failures)} of them failed")
     print(*failures, sep="\n", end="\n" if failures else "")
     if figures is not None:
-        _save(examples, len(failures), figures)
+        _save(rounds, figures)
 
 
-def _save(examples: int, failures: int, path: Path) -> None:
+def _save(rounds: list[Round], path: Path) -> None:
     evidence = Evidence()
+    examples, wanted = sum(one.examples for one in rounds), sum(one.wanted for one in rounds)
+    failures = sum(one.failure is not None for one in rounds)
+    _keep(evidence, "examples tried", examples, at_least=wanted)
+    _keep(evidence, "that broke a promise or raised a foreign error", failures, exactly=0)
+    evidence.save(path)
+
+
+def _keep(evidence: Evidence, what: str, value: int, **bound: int) -> None:
     try:
-        evidence("FUZZ", "examples tried", examples, at_least=1)
-        evidence("FUZZ", "that broke a promise or raised a foreign error", failures, exactly=0)
+        evidence("FUZZ", what, value, **bound)  # type: ignore[arg-type]
     except AssertionError as error:
         print(error)
-    evidence.save(path)
 
 
 if __name__ == "__main__":

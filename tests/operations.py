@@ -11,6 +11,7 @@ from typing import Any
 from data_fetcher_core import Entry, Lease
 from data_fetcher_core.core import QueueStats
 from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.testing import ManualClock
 
 HOUR = 3600.0
 MANY = 2_500
@@ -46,6 +47,13 @@ async def stream(stage: Stage) -> None:
     await leases.aclose()
 
 
+async def entered_stream(stage: Stage) -> None:
+    async with stage.queue.leases(prefetch=4, until="drained") as leases:
+        taken = await leases.next()
+        assert taken is not None
+        stage.held.append(taken)
+
+
 async def lease(stage: Stage) -> None:
     stage.held += await stage.queue.lease(2)
 
@@ -62,6 +70,19 @@ async def lease_with_patience(stage: Stage) -> None:
         stage.held += await waiting
     finally:
         await _reap(waiting, stage)
+
+
+async def shutdown(stage: Stage) -> None:
+    """Of another queue of the run. It waits for nothing itself; who waits for a lease is told."""
+    queue = _another(stage)
+    waiting = asyncio.ensure_future(queue.lease(wait=HOUR, lanes=["c"]))
+    try:
+        await asyncio.sleep(0)
+        await queue.shutdown()
+        assert await waiting == []
+    finally:
+        await _reap(waiting, stage)
+        await queue.close()
 
 
 async def _reap(waiting: asyncio.Future[list[Lease]], stage: Stage) -> None:
@@ -87,13 +108,25 @@ async def failing_body(stage: Stage) -> None:
         raise ValueError("no")
 
 
+async def confirm(stage: Stage) -> None:
+    """After a silence: before, the store is not even asked."""
+    clock = stage.queue._clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(stage.queue._options.lease_ttl)
+    await stage.held[-1].confirm()
+
+
 async def entering(stage: Stage) -> None:
-    queue = KVStoreQueue(stage.queue._store, stage.queue._namespace, clock=stage.queue._clock)
+    queue = _another(stage)
     try:
         async with queue:
             await queue.lease(2)
     finally:
         await queue.close()
+
+
+def _another(stage: Stage) -> KVStoreQueue:
+    return KVStoreQueue(stage.queue._store, stage.queue._namespace, clock=stage.queue._clock)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -104,18 +137,25 @@ OPERATIONS: dict[str, Operation] = {
     "lease in lanes": lease_in_lanes,
     "lease with patience": lease_with_patience,
     "stream": stream,
+    "entered stream": entered_stream,
     "dequeue": lambda s: s.queue.dequeue(2),
     "complete": lambda s: s.held.pop().complete(["child", "child"], {"cursor": 1}, "result"),
+    "progress": lambda s: s.held.pop().progress(["child"], {"cursor": 1}),
+    "drop": lambda s: s.held.pop().drop({"cursor": 1}),
+    "confirm": confirm,
     "release": lambda s: s.held.pop().release(0.0, "no"),
     "release later": lambda s: s.held.pop().release(5.0, "no"),
     "bury": lambda s: s.held.pop().bury("no"),
+    "fail": lambda s: s.held.pop().fail(ValueError("no")),
     "give back": lambda s: s.held.pop().give_back(),
     "body": body,
     "failing body": failing_body,
+    "stats": lambda s: s.queue.stats(),
     "size": lambda s: s.queue.size(),
     "peek": lambda s: s.queue.peek(5),
     "snapshot": lambda s: s.queue.snapshot(),
     "checkpoint": lambda s: s.queue.checkpoint("cursor"),
+    "swap_checkpoint": lambda s: s.queue.swap_checkpoint("cursor", 0, 1),
     "results": lambda s: s.queue.results(),
     "trim_results": lambda s: s.queue.trim_results(1),
     "dead_letters": listed,
@@ -123,10 +163,18 @@ OPERATIONS: dict[str, Operation] = {
     "purge_dead": lambda s: s.queue.purge_dead(),
     "shut": lambda s: s.queue.shut("a", 5.0),
     "reopen": lambda s: s.queue.reopen("a"),
+    "limit": lambda s: s.queue.limit("a", 1),
     "pace": lambda s: s.queue.pace("a", limit=1),
     "cancel": lambda s: s.queue.cancel(["id7", "later", "id4"], forget=True),
     "clear": lambda s: s.queue.clear(),
     "recount": lambda s: s.queue.recount(),
     "sweep": lambda s: s.queue.sweep(),
+    "shutdown": shutdown,
     "enter and leave": entering,
+}
+
+# After these the leases of the stage are nobody's, so each has a promise of its own.
+ENDINGS: dict[str, Operation] = {
+    "close": lambda s: s.queue.close(),
+    "forget": lambda s: s.queue.forget(),
 }

@@ -294,7 +294,7 @@ async def values_of(store: KeyValueStore) -> list[Trial]:
 async def test_whatever_a_verb_is_given_is_refused_by_name_or_taken(
     make_queue: MakeQueue, walk: Callable[[KVStoreQueue], Any], shows: Evidence
 ) -> None:
-    queue = make_queue(max_attempts=10**6)
+    queue = make_queue(max_attempts=65_535)
     trials: list[Trial] = await walk(queue)
     wrong = [str(trial) for trial in trials if not trial.is_right]
     assert not wrong, "\n".join(wrong[:40])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -18,6 +17,7 @@ from data_fetcher_core.errors import StoreLost
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.lease import LeaseState
 from data_fetcher_core.testing import ManualClock
+from tests.cancelling import Steps, cancelled_everywhere, steps
 from tests.conftest import MakeQueue
 from tests.harness import (
     accounted,
@@ -34,53 +34,11 @@ from tests.harness import (
 )
 from tests.operations import MANY, OPERATIONS, Stage
 
+__all__ = ["steps"]
+
 HOUR = 3600.0
 
-Steps = Callable[[], Iterator[int]]
-
-
-@pytest.fixture(params=["some steps", pytest.param("most steps", marks=pytest.mark.slow)])
-def steps(request: pytest.FixtureRequest, store_kind: str) -> Steps:
-    """After how many steps to cancel. All the first; then ever fewer, for a store that answers
-    from a thread or over a network takes thousands.
-    """
-    many = store_kind == "memory" or request.param == "most steps"
-    all_until, growth = (25, 1.4) if many else (5, 2.5)
-
-    def choose() -> Iterator[int]:
-        yield from range(all_until)
-        number = float(all_until)
-        while number < 1e6:
-            yield int(number)
-            number *= growth
-
-    return choose
-
-
 # --- nothing is lost, nothing is left behind ---------------------------------------------------
-
-
-async def cancelled_everywhere(
-    make_queue: MakeQueue,
-    steps: Steps,
-    name: str,
-    check: Callable[[Stage, bool], Awaitable[None]],
-) -> None:
-    """Run the operation again and again, cancelled a step later each time, till it gets through."""
-    store = make_queue()._store
-    for step in steps():
-        stage = Stage(make_queue(f"fetch:{step}", store=store))
-        await stage.set()
-        known = set(asyncio.all_tasks())
-        cancelled = await cancelled_after(step, OPERATIONS[name](stage))
-        await check(stage, cancelled)
-        await stage.queue.close()
-        assert foreign_tasks(known) == set(), f"after {step} steps"
-        assert (await stage.queue.stats()).leased == 0
-        await stage.queue.close()
-        if not cancelled:
-            return
-    raise AssertionError(f"{name} never got through")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -102,68 +60,6 @@ async def _the_queue_goes_on(queue: KVStoreQueue) -> None:
     await queue.enqueue(["after"], lane="after")
     (one,) = await queue.lease(lanes=["after"])
     await one.complete()
-
-
-# --- it happened, or it did not ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Both:
-    """What is seen if it did not happen, and what if it did."""
-
-    look: Callable[[Stage], Awaitable[Any]]
-    not_done: Any
-    done: Any
-
-
-async def counts(stage: Stage) -> tuple[int, ...]:
-    now, then = await stage.queue.stats(), stage.before
-    names = ("ready", "delayed", "leased", "dead", "completed", "retried")
-    return tuple(getattr(now, name) - getattr(then, name) for name in names)
-
-
-async def counts_and_state(stage: Stage) -> tuple[Any, ...]:
-    results = await stage.queue.results()
-    return (*await counts(stage), await stage.queue.checkpoint("cursor"), len(results))
-
-
-ALL_OR_NOTHING = {
-    "enqueue": Both(counts, (0, 0, 0, 0, 0, 0), (2, 0, 0, 0, 0, 0)),
-    "enqueue with a checkpoint": Both(
-        counts_and_state, (0, 0, 0, 0, 0, 0, 0, 1), (3, 0, 0, 0, 0, 0, 1, 1)
-    ),
-    "complete": Both(counts_and_state, (0, 0, 0, 0, 0, 0, 0, 1), (2, 0, -1, 0, 1, 0, 1, 2)),
-    "release": Both(counts, (0, 0, 0, 0, 0, 0), (1, 0, -1, 0, 0, 1)),
-    "release later": Both(counts, (0, 0, 0, 0, 0, 0), (0, 1, -1, 0, 0, 1)),
-    "bury": Both(counts, (0, 0, 0, 0, 0, 0), (0, 0, -1, 1, 0, 0)),
-    "give back": Both(counts, (0, 0, 0, 0, 0, 0), (1, 0, -1, 0, 0, 0)),
-    "requeue": Both(counts, (0, 0, 0, 0, 0, 0), (2, 0, 0, -2, 0, 0)),
-    "purge_dead": Both(counts, (0, 0, 0, 0, 0, 0), (0, 0, 0, -2, 0, 0)),
-}
-
-
-@pytest.mark.parametrize("name", ALL_OR_NOTHING)
-async def test_it_happened_or_it_did_not(make_queue: MakeQueue, steps: Steps, name: str) -> None:
-    both = ALL_OR_NOTHING[name]
-    seen = set()
-
-    async def check(stage: Stage, cancelled: bool) -> None:
-        await settled(stage.queue)
-        found = await both.look(stage)
-        assert found in ((both.not_done, both.done) if cancelled else (both.done,))
-        seen.add(found)
-
-    await cancelled_everywhere(make_queue, steps, name, check)
-    assert seen == {both.not_done, both.done}
-
-
-async def test_many_are_taken_in_by_whole_steps(make_queue: MakeQueue, steps: Steps) -> None:
-    async def check(stage: Stage, cancelled: bool) -> None:
-        await settled(stage.queue)
-        new = (await stage.queue.stats()).enqueued - stage.before.enqueued
-        assert new in ((0, 1_000, 2_000, MANY) if cancelled else (MANY,))
-
-    await cancelled_everywhere(make_queue, steps, "enqueue many", check)
 
 
 async def test_a_cancelled_lease_spends_nothing_and_keeps_the_order(
@@ -216,17 +112,6 @@ async def test_cancelled_while_its_batch_is_on_its_way_it_is_undone_without_a_he
     await settled(queue)
     assert kept.item == 1
     assert await queue.peek(9) == [2, 3, 4]
-
-
-async def test_dequeue_is_at_most_once(make_queue: MakeQueue, steps: Steps) -> None:
-    async def check(stage: Stage, cancelled: bool) -> None:
-        await beat_twice(stage.queue)
-        ready, _, leased, _, completed, _ = await counts(stage)
-        assert (ready, leased, completed) in (
-            {(0, 0, 0), (-1, 0, 1), (-2, 0, 2)} if cancelled else {(-2, 0, 2)}
-        )
-
-    await cancelled_everywhere(make_queue, steps, "dequeue", check)
 
 
 # --- closing, forgetting -----------------------------------------------------------------------

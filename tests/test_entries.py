@@ -205,7 +205,8 @@ def test_a_checkpoint() -> None:
     assert read_checkpoint({"é": [1]}) == {"é".encode(): orjson.dumps([1])}
     with refused("a checkpoint maps names to values, and is not [1]"):
         read_checkpoint([1])  # type: ignore[arg-type]
-    with refused("a checkpoint holds what JSON holds: Type is not JSON serializable: object"):
+    said = "Type is not JSON serializable: object"
+    with refused(f"a checkpoint holds what JSON holds, and object does not fit: {said}"):
         read_checkpoint({"a": object()})
 
 

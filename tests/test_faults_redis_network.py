@@ -23,6 +23,7 @@ from tests.redis_proxy import (
     drop_reply,
     drop_request,
     inject,
+    pass_on,
     read_message,
 )
 from tests.servers import RedisServer
@@ -82,23 +83,51 @@ async def test_a_reply_that_is_reset_is_not_noticed(redis_proxy: RedisProxy, ver
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", CORE)
 async def test_a_reply_that_is_cut_after_any_byte_is_not_noticed(
-    redis_proxy: RedisProxy, shows: Evidence, verb: str
+    redis_proxy: RedisProxy, redis_server: RedisServer, shows: Evidence, verb: str
 ) -> None:
-    sizes: list[int] = []
+    lengths: list[int] = []
 
     async def measure(exchange: Exchange) -> None:
-        await exchange.forward()
-        reply = await exchange.reply()
-        sizes.append(len(reply))
-        await exchange.send(reply)
+        await pass_on(exchange)
+        lengths.append(await _length_of_reply(exchange.request.raw, redis_server))
 
     expected, _ = await _perform(verb, redis_proxy, (measure, 1))
-    cuts, wrong = range(sizes[0] + 1), []
-    for size in cuts:
-        found, _ = await _perform(verb, redis_proxy, (cut_reply(size), 1))
+    places, wrong = 0, []
+    for size in itertools.count():
+        was_whole: list[bool] = []
+        found, _ = await _perform(verb, redis_proxy, (_cut_noted(size, was_whole), 1))
         wrong += [] if found == expected else [size]
-    shows("F16", "places in a reply at which it was reset", len(cuts), at_least=sizes[0] + 1)
+        places += 1
+        if was_whole == [True]:
+            break
+    shows("F16", "places in a reply at which it was reset", places, exactly=lengths[0] + 1)
     shows("F16", "verbs that did not take effect once", len(wrong), exactly=0)
+
+
+def _cut_noted(size: int, was_whole: list[bool]) -> Action:
+    """As ``cut_reply``; and whether all of it had arrived before the reset."""
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.forward()
+        reply = await exchange.reply()
+        was_whole.append(size == len(reply))
+        await exchange.send(reply[:size])
+        await asyncio.sleep(0.005)
+        exchange.reset()
+
+    return act
+
+
+async def _length_of_reply(request: bytes, server: RedisServer) -> int:
+    """Not by the proxy's reading: all bytes that come when it is sent again, which is answered
+    as it was before."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(request)
+    writer.write_eof()
+    length = len(await reader.read())
+    writer.close()
+    await writer.wait_closed()
+    return length
 
 
 # --- a message that arrives long after it was given up -------------------------------------------

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -30,14 +33,32 @@ def encode_text(text: str, what: str) -> bytes:
     return encoded
 
 
-def encode_value(value: Any) -> bytes:
-    """``value`` as JSON, or a :class:`ValidationError`."""
+def encode_value(value: Any, holder: str = "a store") -> bytes:
+    """``value`` as JSON, or a :class:`ValidationError` that says who holds only that."""
     try:
-        return orjson.dumps(value)
-    except (TypeError, orjson.JSONEncodeError) as error:
+        encoded = orjson.dumps(value)
+    except TypeError as error:
         raise ValidationError(
-            f"a store holds what JSON holds, and {type(value).__name__} does not fit: {error}"
+            f"{holder} holds what JSON holds, and {type(value).__name__} does not fit: {error}"
         ) from None
+    # What is no number would be written as null, and come back as None.
+    if b"null" in encoded and (strange := next(_no_numbers(value), None)) is not None:
+        raise ValidationError(
+            f"{holder} holds what JSON holds, and {strange} is no number there: use None or a text"
+        )
+    return encoded
+
+
+def _no_numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield value
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(map(_no_numbers, value.values()))
+    elif isinstance(value, list | tuple):
+        yield from chain.from_iterable(map(_no_numbers, value))
+    elif is_dataclass(value):
+        yield from chain.from_iterable(_no_numbers(getattr(value, f.name)) for f in fields(value))
 
 
 def decode_value(encoded: bytes) -> Any:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import orjson
-
 from data_fetcher_core.core import Entry, Priority
 from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.kv_store.values import encode_value
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.engine import NewRequest
 from data_fetcher_core.queue.identity import id_from_key, random_id, seen_from_key
@@ -130,13 +129,10 @@ def read_checkpoint(checkpoint: Mapping[str, Any] | None) -> Mapping[bytes, byte
         return _NO_CHECKPOINT
     if not isinstance(checkpoint, Mapping):
         raise ValidationError(f"a checkpoint maps names to values, and is not {shown(checkpoint)}")
-    try:
-        return {
-            _text(name, "checkpoint name", 1, _LONGEST_LANE): orjson.dumps(value)
-            for name, value in checkpoint.items()
-        }
-    except TypeError as error:
-        raise ValidationError(f"a checkpoint holds what JSON holds: {error}") from None
+    return {
+        _text(name, "checkpoint name", 1, _LONGEST_LANE): encode_value(value, "a checkpoint")
+        for name, value in checkpoint.items()
+    }
 
 
 def read_lanes(lanes: Iterable[str]) -> list[bytes]:
