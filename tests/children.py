@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from data_fetcher_core import Entry
+from data_fetcher_core.errors import LeaseLost
 from data_fetcher_core.kv_store import create_kv_store
 from data_fetcher_core.queue import KVStoreQueue, Lease
 
@@ -146,6 +147,31 @@ def fork(url: str) -> None:
     _say([_name(queue), mine.item, outcome, os.waitstatus_to_exitcode(status)])
 
 
+def inherit(url: str) -> None:
+    """Lease two and fork; the child tries to settle the first, then the parent settles the second.
+
+    Say what the child was told, and what became of the second.
+    """
+    loop = asyncio.new_event_loop()
+    queue = _open(url)
+    first, second = loop.run_until_complete(queue.lease(2))
+    pid = os.fork()
+    if pid == 0:
+        asyncio.run(_settle_inherited(first))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    loop.run_until_complete(second.complete())
+    _say([second.item, second.state.value])
+    loop.run_until_complete(queue.close())
+
+
+async def _settle_inherited(lease: Lease) -> None:
+    try:
+        await lease.complete()
+    except LeaseLost as error:
+        _say(type(error).__name__)
+
+
 async def _in_the_fork(queue: KVStoreQueue) -> None:
     (lease,) = await queue.lease()
     _say([_name(queue), lease.item, await _completed(lease), 0])
@@ -157,12 +183,13 @@ def _name(queue: KVStoreQueue) -> str:
     return queue._session.client.name.decode()
 
 
+_FORKS = {"fork": fork, "inherit": inherit}
 _WORK = {"hold": hold, "share": share, "crawl": crawl, "crowd": crowd, "wait": wait}
 
 
 def _main(what: str, *args: str) -> None:
-    if what == "fork":
-        fork(*args)
+    if what in _FORKS:
+        _FORKS[what](*args)
         return
     work: Any = _WORK[what]
     asyncio.run(work(*args))

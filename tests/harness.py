@@ -140,7 +140,7 @@ async def settled(queue: KVStoreQueue) -> None:
 
 
 async def beat_twice(queue: KVStoreQueue) -> None:
-    """The heartbeat gives back what two beats in a row found to be held by nobody."""
+    """Whatever was still on its way at the first is known at the second."""
     await settled(queue)
     await queue.sweep()
     await queue.sweep()

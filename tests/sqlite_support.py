@@ -179,6 +179,22 @@ def child(code: str, *args: object, wrap: tuple[str, ...] = ()) -> Iterator[Chil
                 pipe.close()
 
 
+# Keeps what it is told line by line. Time passes, so that a full disk is looked at again.
+KEEP = """
+from data_fetcher_core.testing import ManualClock
+
+clock = ManualClock()
+store = SQLiteStore(sys.argv[1], clock=clock)
+while line := wait().strip():
+    clock.advance(2.0)
+    try:
+        asyncio.run(store.transact(lambda tx: tx.put_many([(line.encode(), bytes(300))])))
+        say("kept")
+    except DataFetcherError as error:
+        say(type(error).__name__)
+asyncio.run(store.close())
+"""
+
 _PRELUDE = """
 import asyncio, os, random, signal, sqlite3, sys, threading, time
 from pathlib import Path

@@ -35,6 +35,12 @@ async def _leave(queue: KVStoreQueue, _: list[Lease]) -> None:
     await client.engine.leave(client.name)
 
 
+async def _beat(queue: KVStoreQueue, _: list[Lease]) -> None:
+    """Only the step: a sweep is several, and the first stands where the next is refused."""
+    client = await client_of(queue)
+    await client.engine.beat(client.name)
+
+
 VERBS: dict[str, Verb] = {
     "enqueue": lambda queue, _: queue.enqueue(_keyed(), checkpoint={"cursor": 2}),
     "enqueue for later": lambda queue, _: queue.enqueue(["later"], delay=9.0),
@@ -47,7 +53,7 @@ VERBS: dict[str, Verb] = {
     "bury": lambda _, held: held[0].bury(),
     "give back": lambda _, held: held[0].give_back(),
     "give back what is cancelled": lambda _, held: held[1].give_back(),
-    "sweep": lambda queue, _: queue.sweep(),
+    "beat": _beat,
     "leave": _leave,
     "requeue": lambda queue, _: queue.requeue(),
     "purge": lambda queue, _: queue.purge_dead(),

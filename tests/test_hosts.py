@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from data_fetcher_core.core import Entry, RequestMeta
+from data_fetcher_core.core import Entry, FetchRunContext, RequestMeta
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.events import Event, LaneRecovered, LaneShut
 from data_fetcher_core.fetcher import BreakerOptions, Fetcher, FetcherOptions
 from data_fetcher_core.fetcher.breakers import Breakers
+from data_fetcher_core.fetcher.turns import turn_lane
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.queue import KVStoreQueue, QueueOptions
 from data_fetcher_core.retry import FixedDelays
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.fetching import ListLocator, Loader, page, plan_of, url
+from tests.fetching import ApiLocator, FakeApi, ListLocator, Loader, page, plan_of, url
 from tests.harness import accounted
 from tests.virtual import in_virtual_time
 
@@ -324,3 +325,43 @@ async def test_with_one_place_a_breaker_is_closed_by_whoever_succeeds(
     (probe,) = await queues[1].lease()
     await breakers[1].note_good(probe)
     assert [type(event) for event in told] == [LaneShut, LaneRecovered]
+
+
+@pytest.mark.parametrize("probes", [1, 3])
+async def test_a_locator_has_one_turn_at_a_time_whatever_becomes_of_its_provider(
+    make_queue: MakeQueue, clock: ManualClock, probes: int
+) -> None:
+    """The limit of its lane is not that of a breaker's probes, and is never lifted."""
+    queue, lane = make_queue(lane_concurrency=8), turn_lane("0-Api")
+    breakers = Breakers(
+        queue, "fetch:test", BreakerOptions(failures=2, probes=probes), lambda _: None
+    )
+    await queue.pace(lane, interval=0.0, limit=1)
+    await queue.enqueue([Entry(n, lane=lane) for n in range(9)])
+    for note in (breakers.note_bad, breakers.note_bad, breakers.note_bad, breakers.note_good):
+        (lease,) = await queue.lease(9)
+        await note(lease)
+        await lease.complete()
+        clock.advance(60.0)
+    assert len(await queue.lease(9)) == 1
+
+
+async def test_a_provider_that_answers_after_each_failure_never_fails_in_a_row() -> None:
+    clock, told = ManualClock(), list[Event]()
+
+    class Flaky(ApiLocator):
+        asked = 0
+
+        async def get_next_urls(self, ctx: FetchRunContext) -> list[RequestMeta]:
+            self.asked += 1
+            if self.asked % 2:
+                raise FetchError("503")
+            return await super().get_next_urls(ctx)
+
+    queue = QueueOptions(retry=FixedDelays((10.0,)))
+    run = Fetcher(FetcherOptions(queue=queue), clock=clock, subscriber=told.append)
+    locator = Flaky(FakeApi([[url(n)] for n in range(15)]))
+    plan = plan_of(MemoryStore(clock=clock), [locator], Loader())
+    (result,) = await in_virtual_time(clock, run.run(plan))
+    assert (result.processed_count, result.stats.retried) == (15, 16)
+    assert [event for event in told if isinstance(event, LaneShut)] == []

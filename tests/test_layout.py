@@ -48,7 +48,7 @@ def test_a_record() -> None:
     record = Record(b"id", b"lane", b"key", 4, b"body", 1, 2, 3, 4, history, compressed=True)
     raw = (
         b"\x01\x01\x04\x02\x00\x01\x00\x02" + u64(3, 4) + b"\x00\x04\x00\x03\x00\x00\x00\x18"
-        b'\x00\x00\x00\x04\x1a\xa1\x8e\xfdidlanekey[["Kind","message",1.5]]body'
+        b'\x00\x00\x00\x04\xdf\x4a\x05\xedidlanekey[["Kind","message",1.5]]body'
     )
     assert record.encode() == raw
     assert decode(raw) == record
@@ -153,8 +153,8 @@ def test_tokens() -> None:
 
 
 def test_what_is_known_of_a_run() -> None:
-    raw = b'{"layout":2,"namespace":"fetch:r","generation":"g","options":{}}'
-    assert LAYOUT == 2
+    raw = b'{"layout":3,"namespace":"fetch:r","generation":"g","options":{}}'
+    assert LAYOUT == 3
     assert new_meta(b"fetch:r", "g") == raw
     assert read_meta(raw, b"fetch:r")["generation"] == "g"
     generations = {read_meta(new_meta(b"r"), b"r")["generation"] for _ in range(9)}

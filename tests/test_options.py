@@ -11,10 +11,13 @@ from data_fetcher_core import Priority, QueueOptions
 from data_fetcher_core.core import PRIORITY_LABELS
 from data_fetcher_core.errors import ConfigurationError, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue.consumers import promise_of
+from data_fetcher_core.queue.engine import Addition, NewRequest, Op
 from data_fetcher_core.queue.options import SHARED, microseconds
+from data_fetcher_core.queue.records import Record
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.harness import items, letters
+from tests.harness import client_of, crash, items, letters, places
 
 COUNTS = [
     "max_attempts",
@@ -34,6 +37,7 @@ NOT_DURATIONS: list[Any] = [-1, -1e-9, True, "5", None, float("nan"), float("inf
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "max_attempts": (2, 3),
     "max_deaths": (2, 3),
+    "lease_ttl": (5.0, 9.5),
     "capacity": (10, 20),
     "max_keyed": (10, 20),
     "lane_interval": (1.0, 2.5),
@@ -77,10 +81,40 @@ def test_some_durations_cannot_be_zero(name: str) -> None:
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_largest_count_that_can_be(name: str) -> None:
-    largest = 2**31 - 1
+    largest = 65_535 if name in ("max_attempts", "max_deaths") else 2**31 - 1
     assert getattr(QueueOptions(**cast("Any", {name: largest})), name) == largest
-    with pytest.raises(ConfigurationError, match=f"{name} .* to 2147483647, not 2147483648"):
+    with pytest.raises(ConfigurationError, match=f"{name} .* to {largest}, not {largest + 1}$"):
         QueueOptions(**cast("Any", {name: largest + 1}))
+
+
+async def test_as_many_failures_as_can_be_counted_and_no_more(
+    make_queue: MakeQueue,
+) -> None:
+    """The record counts to 65,535: a bound that is never reached would be none."""
+    queue = make_queue(max_attempts=65_535)
+    await queue.enqueue(["x"])
+    for attempts, then in ((65_533, {"ready": 1}), (65_534, {"dead": 1})):
+        (lease,) = await queue.lease()
+        lease.record = lease.record._replace(attempts=attempts)
+        await lease.release(error="no")
+        assert await places(queue) == then
+
+
+async def test_as_many_deaths_as_can_be_counted_and_no_more(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(max_deaths=65_535)
+    engine = (await client_of(queue)).engine
+    record = Record(b"x", b"", b"", 3, b'"x"', deaths=65_533)
+    await engine.add(Op(b"somebody", 1), [Addition([NewRequest(b"x", record.encode())])])
+    for then in ({"ready": 1}, {"dead": 1}):
+        mortal = make_queue()
+        assert len(await mortal.lease()) == 1
+        client = await client_of(mortal)
+        beat = (await engine.beat(client.name)).consumers[client.name]
+        await crash(mortal)
+        await engine.reap(client.name, beat)
+        assert await places(queue) == then
 
 
 @pytest.mark.parametrize("name", DURATIONS)
@@ -232,9 +266,45 @@ async def test_update_changes_only_what_it_names(make_queue: MakeQueue) -> None:
 
 
 async def test_local_options_are_each_ones_own(make_queue: MakeQueue) -> None:
-    await make_queue(lease_ttl=5.0, op_timeout=5.0, dead_retention=5.0, on_full="raise").size()
-    other = make_queue(lease_ttl=9.0, op_timeout=9.0, dead_retention=9.0, on_full="wait")
+    await make_queue(op_timeout=5.0, dead_retention=5.0, on_full="raise").size()
+    other = make_queue(op_timeout=9.0, dead_retention=9.0, on_full="wait")
     assert await other.size() == 0
+
+
+async def test_who_names_no_lease_ttl_lives_by_the_one_that_is_stored(
+    make_queue: MakeQueue,
+) -> None:
+    """It beats, judges, doubts and asks again by it."""
+    await make_queue(lease_ttl=6.0).size()
+    queue = make_queue()
+    client = await client_of(queue)
+    assert (client.options.lease_ttl, promise_of(client.name)) == (6.0, 6.0)
+    assert client.options.patience_for("add") == pytest.approx(4.8)
+    assert (await queue.open_session())._heart.interval == 1.0
+
+
+async def test_a_lease_ttl_shorter_than_a_store_can_count(make_queue: MakeQueue) -> None:
+    await make_queue(lease_ttl=1e-9).size()
+    assert (await client_of(make_queue())).options.lease_ttl == 1e-6
+
+
+async def test_what_is_decided_by_a_process_goes_on_as_it_was_opened(
+    make_queue: MakeQueue,
+) -> None:
+    """An update of these counts for who opens the run from then on, and for all others later."""
+    await make_queue(max_attempts=9, lease_ttl=9.0).enqueue(["a", "b"])
+    first = make_queue()
+    await first.size()
+    later = make_queue(max_attempts=1, lease_ttl=5.0, update=True)
+    for queue, ttl, then in ((first, 9.0, {"ready": 2}), (later, 5.0, {"ready": 1, "dead": 1})):
+        assert (await client_of(queue)).options.lease_ttl == ttl
+        (lease,) = await queue.lease()
+        await lease.release(error="no")
+        assert await places(queue) == then
+    await first.close()
+    (lease,) = await first.lease()
+    await lease.release(error="no")
+    assert await places(first) == {"dead": 2}
 
 
 async def test_options_belong_to_one_run(make_queue: MakeQueue) -> None:

@@ -120,6 +120,12 @@ def test_a_record_of_nothing_but_its_header_is_one() -> None:
     assert is_whole(empty.encode())
 
 
+def test_names_that_are_cut_otherwise_are_another_request() -> None:
+    one, other = Record(b"ab", b"c", b"d", 3, b"body"), Record(b"a", b"b", b"cd", 3, b"body")
+    with pytest.raises(CorruptRecord, match="checksum"):
+        decode(one.encode()[:36] + other.encode()[36:])
+
+
 @given(records, st.data())
 def test_a_turned_bit_is_noticed_where_it_matters(record: Record, data: st.DataObject) -> None:
     raw = record.encode()

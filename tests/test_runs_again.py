@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from data_fetcher_core.errors import (
     StoreLost,
     StoreUnavailable,
 )
-from data_fetcher_core.fetcher import Fetcher, FetcherOptions
+from data_fetcher_core.fetcher import Fetcher, FetcherOptions, Stop
+from data_fetcher_core.fetcher.refilling import Refill
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.queue import KVStoreQueue, Lease, QueueOptions, RequestMetaSerializer
@@ -26,7 +28,7 @@ from data_fetcher_core.storage.index_lines import Entries
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import OpenStore
 from tests.fetching import ApiLocator, FakeApi, ListLocator, Loader, page, plan_of, url
-from tests.harness import accounted
+from tests.harness import accounted, eventually
 from tests.virtual import in_virtual_time
 
 
@@ -109,6 +111,66 @@ async def test_a_locator_whose_dead_letter_was_purged_is_not_forgotten(
     assert set(api.asked.values()) == {1}
 
 
+class Refused(ApiLocator):
+    """Its provider says, the first time, how long it is to be left alone."""
+
+    def __init__(self, api: FakeApi, clock: ManualClock, asked_at: list[float]) -> None:
+        super().__init__(api)
+        self.clock = clock
+        self.asked_at = asked_at
+
+    async def get_next_urls(self, ctx: FetchRunContext) -> list[RequestMeta]:
+        self.asked_at.append(self.clock.monotonic())
+        if len(self.asked_at) == 1:
+            raise FetchError("429", retry_after=60.0)
+        return await super().get_next_urls(ctx)
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+async def test_what_a_provider_asked_for_holds_for_who_comes_later(is_joined: bool) -> None:
+    clock, asked_at, stop = ManualClock(), list[float](), Stop()
+    store, api = MemoryStore(clock=clock), FakeApi([[url(1)]])
+    run = Fetcher(FetcherOptions(), clock=clock, subscriber=lambda _: None)
+
+    async def first() -> None:
+        await run.run(plan_of(store, [Refused(api, clock, asked_at)], Loader()), stop)
+
+    async def later() -> None:
+        await clock.sleep(5.0)
+        if not is_joined:
+            stop.ask()
+        await clock.sleep(5.0)
+        await run.run(plan_of(store, [Refused(api, clock, asked_at)], Loader()))
+
+    await in_virtual_time(clock, first(), later())
+    assert asked_at[1] - asked_at[0] >= 60.0
+    assert (await accounted(queue_of(store))).completed == 1
+
+
+async def test_who_parked_a_turn_does_not_open_its_lane_after_it_opened_by_itself() -> None:
+    """Somebody else may have had that turn since then, and was told to leave the provider alone."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    queues = [KVStoreQueue(store, "q", clock=clock, subscriber=lambda _: None) for _ in range(2)]
+    await queues[0].enqueue([Entry("turn", lane="@locator")])
+    refill = Refill(queues[0], 100, 1, clock)
+    await refill.park("@locator")
+    await refill.bring_back()
+    (lease,) = await queues[1].lease()
+    await lease.give_back()
+    await refill.park("@locator")
+    assert await queues[1].lease() == []
+    clock.advance(30.0)
+    (lease,) = await queues[1].lease()
+    await queues[1].shut("@locator", 60.0)
+    await lease.release()
+    await refill.bring_back()
+    clock.advance(59.0)
+    assert await queues[1].lease() == []
+    clock.advance(2.0)
+    assert len(await queues[1].lease()) == 1
+
+
 # --- a run that is gone ------------------------------------------------------------------------
 
 
@@ -121,6 +183,55 @@ async def test_a_run_that_is_forgotten_meanwhile_is_not_finished(store: KeyValue
     plan = plan_of(store, [ListLocator([url(n) for n in range(40)])], Loader(forget))
     with pytest.raises(StoreLost, match="forgotten"):
         await fetcher().run(plan)
+
+
+async def test_a_run_that_is_forgotten_meanwhile_is_not_begun_anew(store: KeyValueStore) -> None:
+    """Its locators have more in a run of which nothing is known."""
+    loader = Loader()
+
+    async def forget(request: RequestMeta) -> Any:
+        if str(request.url) == url(3):
+            await queue_of(store).forget()
+        return page(request)
+
+    loader.answer = forget
+    api = FakeApi([[url(n) for n in range(first, first + 5)] for first in range(0, 40, 5)])
+    with pytest.raises(StoreLost, match="forgotten"):
+        await fetcher().run(plan_of(store, [ApiLocator(api)], loader))
+    assert set(loader.asked.values()) == {1}
+    stats = await queue_of(store).stats()
+    assert (stats.enqueued, stats.completed, stats.size) == (0, 0, 0)
+
+
+async def test_a_run_begun_anew_is_not_that_of_who_still_works_on_the_one_before(
+    store: KeyValueStore, tmp_path: Path
+) -> None:
+    """Who had the old one fetches nothing of the new, and takes none of its lines."""
+    old, new = (FileStorage(tmp_path / name) for name in ("old", "new"))
+    urls = [url(n, f"h{n}") for n in range(60)]
+
+    async def slow(request: RequestMeta) -> Any:
+        await asyncio.sleep(0.02)
+        return page(request)
+
+    async def is_half_done() -> bool:
+        return before.asked.total() >= 20
+
+    before, after = Loader(slow), Loader(slow)
+    plan = plan_of(store, [ListLocator(urls)], before, storage=old)
+    working = asyncio.ensure_future(fetcher().run(plan))
+    await eventually(is_half_done)
+    await queue_of(store).forget()
+    asked = before.asked.total()
+    result = await fetcher().run(plan_of(store, [ListLocator(urls)], after, storage=new))
+    with pytest.raises(StoreLost, match="forgotten"):
+        await working
+    await asyncio.gather(old.close(), new.close())
+    # Those that were on their way when it was forgotten.
+    assert before.asked.total() <= asked + 4
+    assert (result.processed_count, set(after.asked.values())) == (60, {1})
+    lines = (tmp_path / "new" / "index.jsonl").read_text().splitlines()
+    assert [json.loads(line)["n"] for line in lines] == list(range(1, 61))
 
 
 # --- more than one step takes ------------------------------------------------------------------

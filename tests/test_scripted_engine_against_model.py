@@ -71,8 +71,8 @@ class Pair:
     chance: random.Random
     made: int = 0
     operations: int = 0
-    # Client and id to token and record, for every lease that may still be held.
-    leases: dict[tuple[str, str], tuple[bytes, Record]] = field(default_factory=dict)
+    # Client and delivery to token and record, for every lease that may still be held.
+    leases: dict[tuple[str, int], tuple[bytes, Record]] = field(default_factory=dict)
 
     def op(self, client: str) -> Op:
         self.operations += 1
@@ -84,8 +84,10 @@ class Pair:
     def request(self) -> Request:
         self.made += 1
         pick = self.chance.choice
+        # An id may come again; it is another request.
+        name = pick([self.made, self.made, self.chance.randint(1, self.made)])
         return Request(
-            id=f"r{self.made}",
+            id=f"r{name}",
             item=self.made,
             lane=pick(LANES),
             key=pick([None, None, f"k{pick(range(20))}"]),
@@ -124,20 +126,20 @@ class Pair:
         records = [decode(grant.record) for grant in granted.grants]
         assert [facts(record) for record in records] == [facts_of(r) for r in expected]
         assert [record.lane.decode() for record in records] == [r.lane for r in expected]
-        for grant, record in zip(granted.grants, records, strict=True):
-            self.leases[client, record.id.decode()] = grant.token, record
+        for grant, record, request in zip(granted.grants, records, expected, strict=True):
+            self.leases[client, request.delivery] = grant.token, record
 
     async def settle(self) -> None:
         if not self.leases:
             return
         client = self.chance.choice(list(self.leases))[0]
-        mine = [identity for owner, identity in self.leases if owner == client]
+        mine = [delivery for owner, delivery in self.leases if owner == client]
         chosen = self.chance.sample(mine, self.chance.randint(1, len(mine)))
         with_children = self.chance.random() < 0.3
         settlements, expected = [], []
         self.model.held_back = {}
-        for identity in chosen:
-            settlement, outcome = self.settlement(client, identity, with_children)
+        for delivery in chosen:
+            settlement, outcome = self.settlement(client, delivery, with_children)
             settlements.append(settlement)
             expected.append(outcome)
         self.model.place_held_back()
@@ -145,40 +147,45 @@ class Pair:
         assert [one.outcome for one in found] == expected
 
     def settlement(
-        self, client: str, identity: str, with_children: bool
+        self, client: str, delivery: int, with_children: bool
     ) -> tuple[Settlement, Outcome]:
-        token, record = self.leases[client, identity]
+        token, record = self.leases[client, delivery]
         if self.chance.random() < 0.9:
-            del self.leases[client, identity]
-        marked = identity in self.model.cancelled
+            del self.leases[client, delivery]
+        marked = delivery in self.model.cancelled
         move = Move.COMPLETE if with_children else self.chance.choice(list(Move))
-        done, settlement = self.moved(move, client, record, token, with_children)
+        done, settlement = self.moved(move, client, delivery, (token, record), with_children)
         if not done:
             return settlement, Outcome.LOST
         cancelled = marked and move not in {Move.COMPLETE, Move.DROP}
         return settlement, Outcome.CANCELLED if cancelled else Outcome.DONE
 
     def moved(
-        self, move: Move, client: str, record: Record, token: bytes, with_children: bool
+        self,
+        move: Move,
+        client: str,
+        delivery: int,
+        lease: tuple[bytes, Record],
+        with_children: bool,
     ) -> tuple[bool, Settlement]:
-        model, identity = self.model, record.id.decode()
+        model, (token, record) = self.model, lease
         if move is Move.COMPLETE:
             children = self.requests(3) if with_children else []
             result = self.chance.choice([None, "r"])
-            done = model.complete(client, identity, children, None, result)
+            done = model.complete(client, delivery, children, None, result)
             addition = Addition([as_new(child) for child in children])
             raw = None if result is None else result.encode()
             return done, Settlement(token, move, addition=addition, result=raw)
         if move is Move.DROP:
-            return model.drop(client, identity, {}), Settlement(token, move)
+            return model.drop(client, delivery, {}), Settlement(token, move)
         if move is Move.GIVE_BACK:
-            return model.give_back(client, identity), Settlement(token, move)
+            return model.give_back(client, delivery), Settlement(token, move)
         failed = failed_once(record)
         if move is Move.BURY:
-            done = model.give_up(client, identity, "failed")
+            done = model.give_up(client, delivery, "failed")
             return done, Settlement(token, move, head=failed.head(), detail=b"gone")
         delay, priority = self.chance.choice([0, 0, 5]), self.chance.choice([None, 6])
-        done = model.release(client, identity, delay, "failed", priority)
+        done = model.release(client, delivery, delay, "failed", priority)
         head = failed._replace(priority=priority or failed.priority).head()
         return done, Settlement(token, move, head=head, delay=delay)
 

@@ -205,7 +205,7 @@ async def test_a_foreign_value_where_lists_of_lanes_are(
         acts = {**VERBS, **WITHOUT_OPERATION}
         acts["add nowhere"] = lambda e, op, _, __: add(e, op, new("n", lane="nowhere"))
         with each_redis.client() as client:
-            client.srem(START + b"cancelled", "held")
+            client.delete(START + b"cancelled")
             client.sadd(START + b"watched", "a", "nowhere")
             client.set(START + key, "foreign")
             before = contents(client)

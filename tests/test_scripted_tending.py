@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.errors import ConfigurationError, StoreCorrupt, StoreLost
+from data_fetcher_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreLost
 from data_fetcher_core.queue.engine import (
     STEP,
     Addition,
@@ -94,15 +94,31 @@ async def test_cancelling_reaches_every_place(engine: ScriptedEngine, op: Number
     )
 
 
-async def test_completing_wins_over_cancelling_and_leaves_no_mark(
-    engine: ScriptedEngine, op: Numbered, redis_server: RedisServer
+@pytest.mark.parametrize(
+    ("move", "outcome"),
+    [
+        (Move.COMPLETE, Outcome.DONE),
+        (Move.DROP, Outcome.DONE),
+        (Move.RELEASE, Outcome.CANCELLED),
+        (Move.BURY, Outcome.CANCELLED),
+        (Move.GIVE_BACK, Outcome.CANCELLED),
+    ],
+)
+async def test_completing_wins_over_cancelling_and_no_mark_is_left(
+    engine: ScriptedEngine,
+    op: Numbered,
+    redis_server: RedisServer,
+    move: Move,
+    outcome: Outcome,
 ) -> None:
     await add(engine, op(), new("a"))
     [grant] = (await engine.lease(op(), 1)).grants
-    assert await engine.cancel(op(), [b"a"], forget=False) == 1
-    assert await engine.settle(op(), [complete(grant)]) == [(Outcome.DONE, [])]
+    assert await engine.cancel(op(), [b"a", b"unknown"], forget=False) == 1
+    await add(engine, op(), new("a"))
+    assert await engine.settle(op(), [Settlement(grant.token, move)]) == [(outcome, [])]
     with redis_server.client() as client:
         assert client.exists(START + b"cancelled") == 0
+    assert ids((await engine.lease(op(), 9)).grants) == ["a"]
 
 
 async def test_a_lane_that_cancelling_empties_begins_its_burst_anew(
@@ -124,6 +140,28 @@ async def test_cancelling_can_forget_keys(engine: ScriptedEngine, op: Numbered) 
     keys = ["l", "a" * 100, "b", "c"]
     [admitted] = await engine.add(op(), [Addition([new(key, key=key) for key in keys])])
     assert [a.admission for a in admitted] == [Admission.NEW] * 3 + [Admission.DUPLICATE]
+
+
+async def test_a_step_of_a_cancellation_that_comes_late_changes_nothing(
+    engine: ScriptedEngine, op: Numbered, redis_server: RedisServer
+) -> None:
+    """It was on its way for so long that it was sent again, and that was the end of it."""
+    await add(engine, op(), new("a", key="a"))
+    [held] = (await engine.lease(op(), 1)).grants
+    cancelling = op()
+    assert await engine.cancel(cancelling, [b"a"], forget=True) == 1
+    await add(engine, op(), new("a", key="a"), new("a", delay=SECOND))
+    place = {"priority": 1, "offset": 0, "walks_seen": -1, "lane_count": 1}
+    args = {"forget": 1, "id_count": 1, **place}
+    with redis_server.client() as client:
+        before = contents(client)
+        for verb, rest in (("cancel_ready", [b"", b"a"]), ("cancel_delayed", [b"a"])):
+            with pytest.raises(StoreError, match="after its end"):
+                await engine._operate(verb, cancelling, args, rest)
+        late = await engine._operate("cancel_end", cancelling, args, [b"a"], part=2)
+        assert late == [1, []]
+        assert contents(client) == before
+    assert await engine.settle(op(), [complete(held)]) == [(Outcome.DONE, [])]
 
 
 async def test_cancelling_in_a_long_list(engine: ScriptedEngine, op: Numbered) -> None:
@@ -212,7 +250,7 @@ async def test_forgetting_leaves_a_new_run(redis_url: str, redis_server: RedisSe
         await engine.forget()
         with redis_server.client() as client:
             assert client.keys() == [START + b"state"]
-            assert set(client.hkeys(START + b"state")) == {b"layout", b"generation"}
+            assert set(client.hkeys(START + b"state")) == {b"layout", b"generation", b"ended"}
         settled = await other.settle(op(), [complete(grant) for grant in grants])
         assert [one.outcome for one in settled] == [Outcome.LOST] * 2
         assert await other.stats() == QueueStats()

@@ -21,6 +21,7 @@ from data_fetcher_core.kv_store.sqlite.faults import as_store_error
 from tests.demands import injected
 from tests.evidence import Evidence
 from tests.sqlite_support import (
+    KEEP,
     Tap,
     as_one_group,
     child,
@@ -29,18 +30,6 @@ from tests.sqlite_support import (
     put,
     sqlite_error,
 )
-
-# Keeps what it is told line by line.
-KEEP = """
-store = SQLiteStore(sys.argv[1])
-while line := wait().strip():
-    try:
-        asyncio.run(store.transact(lambda tx: tx.put_many([(line.encode(), bytes(300))])))
-        say("kept")
-    except StoreError as error:
-        say(type(error).__name__)
-asyncio.run(store.close())
-"""
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.events import LaneRecovered, LaneShut, Subscriber
 from data_fetcher_core.fetcher.breaker import Breaker, BreakerOptions
+from data_fetcher_core.fetcher.turns import is_turn_lane
 from data_fetcher_core.queue import KVStoreQueue, Lease
 
 # What goes well is told to the store only together with a failure. So it is remembered here,
@@ -108,22 +109,26 @@ class Breakers:
 
     async def _act(self, lease: Lease, before: Breaker, after: Breaker) -> None:
         if after.is_closed and not before.is_closed:
-            await self._queue.limit(lease.lane, None)
+            await self._limit(lease.lane, None)
             self._tell(LaneRecovered(self._namespace, lease.lane))
         elif after.open_until != before.open_until:
             await self._shut(lease, after)
 
     async def _shut(self, lease: Lease, breaker: Breaker) -> None:
         duration = max(0.0, breaker.open_until - lease.now)
-        probes = self._options.probes
-        await self._queue.limit(lease.lane, probes)
+        await self._limit(lease.lane, self._options.probes)
         await self._queue.shut(lease.lane, duration)
         self._tell(LaneShut(self._namespace, lease.lane, duration, "it fails too often"))
 
     async def _lift_limit(self, lease: Lease, breaker: Breaker) -> None:
         """Give a lane its places back, if who closed its breaker died before doing so."""
         if breaker.is_closed and lease.lane_limit == self._options.probes:
-            await self._queue.limit(lease.lane, None)
+            await self._limit(lease.lane, None)
+
+    async def _limit(self, lane: str, most: int | None) -> None:
+        """A locator has one turn at a time, whether or not its provider is well."""
+        if not is_turn_lane(lane):
+            await self._queue.limit(lane, most)
 
     async def _hold_shut(self, lease: Lease, breaker: Breaker) -> None:
         """Shut a lane after all, if who opened its breaker died before doing so."""

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from data_fetcher_core.core import Entry, FetchRunContext, Locator
 from data_fetcher_core.errors import FetchError, ValidationError
 from data_fetcher_core.events import Fed, Subscriber
+from data_fetcher_core.fetcher.breakers import Breakers
 from data_fetcher_core.fetcher.early import Early
 from data_fetcher_core.fetcher.entering import as_entries
 from data_fetcher_core.fetcher.pausing import Pauses
@@ -41,6 +42,7 @@ class Feeder:
         *,
         refill: Refill,
         failures: Failures,
+        breakers: Breakers,
         pauses: Pauses,
         early: Early,
         timeout: float,
@@ -53,6 +55,7 @@ class Feeder:
         self._context = context
         self._refill = refill
         self._failures = failures
+        self._breakers = breakers
         self._pauses = pauses
         self._timeout = timeout
         self._namespace = namespace
@@ -65,9 +68,7 @@ class Feeder:
         """Give every locator its turn, if nobody did before."""
         for name in self._locators:
             await self._queue.pace(turn_lane(name), interval=0.0, limit=1)
-            await self._queue.reopen(turn_lane(name))
-        turns = [first_turn(name) for name in self._locators]
-        await self._pauses.insist(lambda: self._queue.enqueue(turns))
+        await self._early.let_in([first_turn(name) for name in self._locators])
 
     async def revive(self) -> bool:
         """Bring back the turns of locators that have more but no turn; whether there are any.
@@ -80,8 +81,7 @@ class Feeder:
             return False
         async for letter in self._queue.dead_letters():
             lacking.discard(letter.item and locator_of(letter.item))
-        turns = [another_turn(name) for name in sorted(lacking)]
-        return bool(await self._pauses.insist(lambda: self._queue.enqueue(turns)))
+        return bool(await self._early.let_in([another_turn(name) for name in sorted(lacking)]))
 
     def take(self, lease: Lease, name: str, group: TaskGroup) -> None:
         """A turn does not keep a worker from its work."""
@@ -117,6 +117,8 @@ class Feeder:
         after = Standing(standing.turn + 1, exhausted=not entries, state=state)
         new = await self._settle(lease, name, entries, after)
         self._turns[name] = after.turn
+        if lease.attempts:
+            await self._breakers.note_good(lease)
         self._tell(Fed(self._namespace, name, len(entries), new))
 
     async def _standing(self, name: str) -> Standing:

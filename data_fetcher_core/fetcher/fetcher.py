@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -39,6 +39,7 @@ from data_fetcher_core.queue import KVStoreQueue, Lease, RequestMetaSerializer
 from data_fetcher_core.queue.stream import LeaseStream
 from data_fetcher_core.showing import shown
 
+T = TypeVar("T")
 BIRTH = "birth"
 # Each is a task from the beginning: more would only be memory.
 _MOST_WORKERS = 100_000
@@ -84,6 +85,7 @@ class Fetcher:
             RequestMetaSerializer(),
             options=self._options.for_queue(len(plan.recipe.bundle_locators)),
             update=True,
+            follows=False,
             clock=self._clock,
             subscriber=self._tell,
         )
@@ -105,6 +107,7 @@ class _Run:
         self._queue = queue
         self._options = options
         self._clock = clock
+        self._cut_short = False
         self._pauses = pauses = Pauses(namespace, clock, tell)
         breakers = Breakers(queue, namespace, options.breaker, tell)
         self._failures = Failures(queue, namespace, breakers=breakers, pauses=pauses, tell=tell)
@@ -116,6 +119,7 @@ class _Run:
             plan.context,
             refill=self._refill,
             failures=self._failures,
+            breakers=breakers,
             pauses=pauses,
             early=early,
             timeout=options.locator_timeout,
@@ -140,44 +144,72 @@ class _Run:
         )
 
     async def go(self, stop: Stop) -> FetchResult:
-        birth = await self._birth()
-        if self._storage is not None:
-            await self._storage.bind(birth)
-        await self._feeder.register()
-        async with anyio.create_task_group() as beside:
-            if self._exporter is not None:
-                beside.start_soon(self._exporter.run)
-            beside.start_soon(self._refill.run)
-            await self._drain(stop)
-            while not stop.is_asked and await self._feeder.revive():
-                await self._drain(stop)
-            beside.cancel_scope.cancel()
+        birth = await self._within_grace(stop, self._begin)
+        if birth is not None and not stop.is_asked:
+            await self._work_off(birth, stop)
         try:
             with anyio.fail_after(self._patience(stop)):
                 return await self._account(birth, stop)
         except TimeoutError:
             raise StoreUnavailable("the store did not answer while the run was ending") from None
 
+    async def _begin(self) -> str:
+        birth = await self._birth()
+        if self._storage is not None:
+            await self._storage.bind(birth)
+        await self._feeder.register()
+        return birth
+
+    async def _work_off(self, birth: str, stop: Stop) -> None:
+        async def has_more() -> bool:
+            await self._check_birth(birth)
+            return await self._feeder.revive()
+
+        async with anyio.create_task_group() as beside:
+            if self._exporter is not None:
+                beside.start_soon(self._exporter.run)
+            beside.start_soon(self._refill.run)
+            await self._drain(stop)
+            while not stop.is_asked and await self._within_grace(stop, has_more):
+                await self._drain(stop)
+            beside.cancel_scope.cancel()
+
+    async def _within_grace(self, stop: Stop, work: Callable[[], Awaitable[T]]) -> T | None:
+        """What it gave; ``None`` if it was not done when the grace after a stop was over."""
+        done: T | None = None
+        async with anyio.create_task_group() as watching:
+            with anyio.CancelScope() as scope:
+                watching.start_soon(self._stop_when_asked, stop, scope)
+                done = await work()
+            watching.cancel_scope.cancel()
+        self._cut_short = scope.cancelled_caught
+        return done
+
     def _patience(self, stop: Stop) -> float:
         return max(_GOODBYE, self._options.grace) if stop.is_asked else math.inf
 
-    async def _account(self, birth: str, stop: Stop) -> FetchResult:
-        await self._check_birth(birth)
-        async with anyio.create_task_group() as beside:
-            beside.start_soon(self._give_up_when_asked, stop)
-            lacking = await self._end()
-            beside.cancel_scope.cancel()
+    async def _account(self, birth: str | None, stop: Stop) -> FetchResult:
+        lacking = None if birth is None else await self._end(birth, stop)
         result = FetchResult(
             processed_count=self._worker.processed,
             errors=list(self._failures.last),
             context=self._plan.context,
             stats=await self._queue.stats(),
+            cut_short=self._cut_short,
         )
         if lacking is not None and result.is_finished:
             raise lacking
         return result
 
-    async def _end(self) -> Exception | None:
+    async def _end(self, birth: str, stop: Stop) -> Exception | None:
+        await self._check_birth(birth)
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(self._give_up_when_asked, stop)
+            lacking = await self._leave_nothing()
+            beside.cancel_scope.cancel()
+        return lacking
+
+    async def _leave_nothing(self) -> Exception | None:
         """What there was no room for, if nobody waits for it: it is done when the run goes on."""
         try:
             await self._refill.bring_back()
@@ -205,7 +237,7 @@ class _Run:
             self._queue.leases(until="drained") as stream,
         ):
             async with anyio.create_task_group() as workers:
-                watching.start_soon(self._stop_when_asked, stop, workers)
+                watching.start_soon(self._stop_when_asked, stop, workers.cancel_scope)
                 for number in range(1, self._plan.concurrency + 1):
                     name = f"worker {number}"
                     workers.start_soon(self._work, stream, workers, stop, name=name)
@@ -214,7 +246,8 @@ class _Run:
     async def _work(self, stream: LeaseStream, group: TaskGroup, stop: Stop) -> None:
         while (lease := await self._next(stream)) is not None:
             if stop.is_asked:
-                await self._pauses.insist(lease.give_back, needs_room=False)
+                async with lease:
+                    await self._pauses.insist(lease.give_back, needs_room=False)
                 return
             name = locator_of(lease.item)
             if name is not None:
@@ -237,13 +270,13 @@ class _Run:
             except StoreFull as error:
                 await self._pauses.wait(error)
 
-    async def _stop_when_asked(self, stop: Stop, workers: TaskGroup) -> None:
+    async def _stop_when_asked(self, stop: Stop, work: anyio.CancelScope) -> None:
         """Begin nothing new, let what is in flight end, and give back the rest."""
         await stop.wait()
         # Wakes those who wait for something to do.
         await self._queue.shutdown()
         await self._clock.sleep(self._options.grace)
-        workers.cancel_scope.cancel()
+        work.cancel()
 
     async def _give_up_when_asked(self, stop: Stop) -> None:
         """Who is to stop does not wait for room."""

@@ -13,7 +13,8 @@ from data_fetcher_core.fetcher.room import Room
 from data_fetcher_core.queue import KVStoreQueue
 
 # A lane of turns is shut while there is no room. Who shut it may die: then it opens by itself.
-_PARKED = 30.0
+# Nobody else opens it: it may be the provider who wants to be left alone.
+_PARKED = 5.0
 # Between two requests a worker is not idle.
 _SETTLED = 0.2
 
@@ -31,7 +32,8 @@ class Refill:
         self._filling = True
         self._until_look = 0
         self._look = anyio.Event()
-        self._parked: set[str] = set()
+        # Until when the lanes are shut by us, and surely not by what somebody else was told.
+        self._parked: dict[str, float] = {}
 
     def worker_starts(self) -> None:
         self._busy += 1
@@ -62,11 +64,12 @@ class Refill:
 
     async def park(self, lane: str) -> None:
         """No turn of this lane until there is room."""
+        until = self._clock.monotonic() + _PARKED
         await self._queue.shut(lane, _PARKED)
-        self._parked.add(lane)
+        self._parked[lane] = until
 
     def unpark(self, lane: str) -> None:
-        self._parked.discard(lane)
+        self._parked.pop(lane, None)
 
     async def run(self) -> None:
         """Bring parked turns back, as soon as workers tell that there may be room."""
@@ -88,6 +91,7 @@ class Refill:
 
     async def bring_back(self) -> None:
         """Also when this process ends: nobody else knows what it has parked."""
-        for lane in sorted(self._parked):
-            await self._queue.reopen(lane)
-        self._parked.clear()
+        for lane, until in sorted(self._parked.items()):
+            if self._clock.monotonic() < until:
+                await self._queue.reopen(lane)
+            self.unpark(lane)

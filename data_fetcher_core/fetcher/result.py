@@ -21,8 +21,10 @@ class FetchResult:
     errors: list[str]
     context: FetchRunContext
     stats: QueueStats = field(default_factory=QueueStats)
+    cut_short: bool = False
+    """Whether it was stopped while locators had no turn yet: there is more than the queue knows."""
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to do; dead letters may still be there."""
-        return self.stats.size + self.stats.leased == 0
+        return not self.cut_short and self.stats.size + self.stats.leased == 0

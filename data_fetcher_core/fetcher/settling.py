@@ -12,6 +12,7 @@ from data_fetcher_core.errors import (
     FetchError,
     OutOfResources,
     Postponed,
+    QueueClosed,
     Skipped,
     StorageError,
     StorageFull,
@@ -78,6 +79,9 @@ class Failures:
             return True
         if isinstance(error, StorageError | OutOfResources):
             await self._keep(lease, error)
+            return False
+        if isinstance(error, QueueClosed) and self._queue.is_shut:
+            await self._insist(lease.give_back)
             return False
         return await self._fail(lease, error, judge(error))
 

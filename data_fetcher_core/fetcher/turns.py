@@ -16,6 +16,7 @@ from data_fetcher_core.core import Entry, Locator, RequestMeta
 
 _FLAG = "locator"
 _ADDRESS = "about:locator"
+_MARK = "@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,11 @@ def another_turn(locator: str) -> Entry:
 
 def turn_lane(locator: str) -> str:
     """A lane of its own; no host is called so."""
-    return f"@{locator}"
+    return f"{_MARK}{locator}"
+
+
+def is_turn_lane(lane: str) -> bool:
+    return lane.startswith(_MARK)
 
 
 def checkpoint_name(locator: str) -> str:

@@ -47,9 +47,12 @@ from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.settlements import Settler
 from data_fetcher_core.queue.tasks import OwnedTasks
+from data_fetcher_core.queue.tokens import is_of
 
 T = TypeVar("T")
 _AWAY = 0.05
+# Ever new lanes may be asked for; of those that nobody asks for now no more are kept than this.
+_MOST_SELECTIONS = 64
 # Steps of the store that say by the way that we live.
 _BEATS_TOO = ("add", "lease", "settle")
 
@@ -85,7 +88,7 @@ class Client:
         tell: Subscriber,
     ) -> None:
         self.place = here()
-        self.name = make_name(self.place)
+        self.name = make_name(self.place, options.lease_ttl)
         self.birth = birth()
         self.loop = asyncio.get_running_loop()
         self.engine = engine
@@ -117,6 +120,9 @@ class Client:
             "settle", self._send_settlements, self.batches, most=MOST_CHILDREN, weigh=_children_of
         )
         self._demands: dict[Selection, Batcher[Demand, Served]] = {}
+        # Settled without anybody who waits for that.
+        self._leaving: set[bytes] = set()
+        self._has_left = False
         self.settler = Settler(
             namespace=namespace,
             options=options,
@@ -126,6 +132,7 @@ class Client:
             forget=self._forget,
             return_leases=self.return_leases,
             prove=self._prove_if_doubtful,
+            is_here=self.is_here,
             tell=tell,
             clock=clock,
         )
@@ -136,24 +143,36 @@ class Client:
         return self._additions.submit(addition)
 
     def lease(self, want: int, selection: Selection) -> Awaitable[Served]:
-        """What is there now, without waiting."""
-        demands = self._demands.get(selection)
-        if demands is None:
-            demands = self._demands[selection] = Batcher(
-                "lease",
-                self._send_demands,
-                self.batches,
-                most=self.engine.leased_together,
-                weigh=_wanted,
-                abandon=self._abandon,
-            )
+        """What is there now, without waiting; nothing for who has taken leave."""
+        if self._has_left:
+            return _nothing_more()
+        demands = self._demands.get(selection) or self._demands_for(selection)
         return demands.submit(Demand(want, selection))
+
+    def _demands_for(self, selection: Selection) -> Batcher[Demand, Served]:
+        if len(self._demands) >= _MOST_SELECTIONS:
+            self._demands = {one: its for one, its in self._demands.items() if its.running}
+        demands = self._demands[selection] = Batcher(
+            "lease",
+            self._send_demands,
+            self.batches,
+            most=self.engine.leased_together,
+            weigh=_wanted,
+            abandon=self._abandon,
+        )
+        return demands
 
     @property
     def is_leasing(self) -> bool:
         """Whether a batch is on its way that changes which leases are held."""
         leasing = any(batcher.running for batcher in self._demands.values())
         return leasing or self._settlements.running
+
+    def is_about(self, token: bytes) -> bool:
+        """Whether its lease is on its way here, or its settlement on its way to the store."""
+        leasing = self._turns.get("lease")
+        is_under_way = leasing is not None and leasing.locked()
+        return token in self._leaving or (is_under_way and is_of(token, self._numbers["lease"]))
 
     async def wait_for_work(self, mark: int, timeout: float, lanes: Sequence[bytes] | None) -> None:
         await _patiently(self.engine.wait_for_work(mark, timeout, lanes))
@@ -176,6 +195,10 @@ class Client:
         if verb in _BEATS_TOO:
             self.memory.acknowledge(mark)
         return answer
+
+    def is_here(self) -> bool:
+        """Whether this process and loop made it; a fork or a new loop needs one of its own."""
+        return self.birth is birth() and self.loop is asyncio.get_running_loop()
 
     def is_doubtful(self, now: float) -> bool:
         """Whether we were silent for so long that our leases may be somebody else's."""
@@ -278,12 +301,17 @@ class Client:
         return [self._settle_soon(Settlement(lease.token, Move.GIVE_BACK)) for lease in held]
 
     def _settle_soon(self, settlement: Settlement) -> asyncio.Task[None]:
-        return self.batches.start(_quietly(self._settlements.submit(settlement)), "give back")
+        self._leaving.add(settlement.token)
+        task = self.batches.start(_quietly(self._settlements.submit(settlement)), "give back")
+        task.add_done_callback(lambda _: self._leaving.discard(settlement.token))
+        return task
 
     async def close(self) -> None:
         """Let what is on its way arrive, give back what is held, and be forgotten."""
         await self.tasks.cancel()
         await self.batches.finish()
+        # Whoever asks only now would be given leases in the name of somebody who is gone.
+        self._has_left = True
         for lease in list(self.held.values()):
             lease.state = LeaseState.LOST
         self.held.clear()
@@ -293,6 +321,10 @@ class Client:
 
 def _nothing() -> None:
     """Nobody wants to know."""
+
+
+async def _nothing_more() -> Served:
+    return Served([], wait=None, suspect=False, drained=False, unreadable=False)
 
 
 async def _patiently(waiting: Awaitable[None]) -> None:

@@ -13,10 +13,19 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from data_fetcher_core.core import QueueStats
+from data_fetcher_core.errors import StoreLost
 
 # No step is larger than this, so that no step stops the store for long.
 STEP = 1_000
 MOST_CHILDREN = 10_000
+# A run remembers which ones of its name were forgotten before it, so that who still works on one
+# of these is not taken for somebody whose run was lost.
+REMEMBERED_FORGETS = 8
+
+
+def was_forgotten(namespace: str) -> StoreLost:
+    """For who does not go on with the run that took the place of a forgotten one."""
+    return StoreLost(f"the run {namespace} was forgotten while it was being worked on")
 
 
 class Op(NamedTuple):
@@ -43,12 +52,14 @@ class NewRequest(NamedTuple):
 class Addition(NamedTuple):
     """Requests and the checkpoint that belongs to them: all of it in one step.
 
-    ``whole`` additions enter entirely or not at all; others as far as the capacity goes.
+    ``whole`` additions enter entirely or not at all; others as far as the capacity goes, or, if
+    they are not ``bound`` by it, in any case.
     """
 
     requests: Sequence[NewRequest] = ()
     checkpoint: Mapping[bytes, bytes] = MappingProxyType({})
     whole: bool = False
+    bound: bool = True
 
 
 class Admission(IntEnum):

@@ -25,12 +25,18 @@ from data_fetcher_core.queue.settlements import enqueued
 _LONGEST_WAIT = 10.0
 
 
-class Intake:
-    """One call of ``enqueue``."""
+async def bring(client: Client, items: Iterable[Any]) -> Enqueued:
+    """Take in what belongs to work in flight, also if the queue is full or was shut down."""
+    return await Intake(client, 0, bound=False).run(items, Defaults(), None)
 
-    def __init__(self, client: Client, capacity: int) -> None:
+
+class Intake:
+    """One call of ``enqueue``; what is not ``bound`` waits for nobody."""
+
+    def __init__(self, client: Client, capacity: int, *, bound: bool = True) -> None:
         self._client = client
         self._capacity = capacity
+        self._bound = bound
         self._admitted: list[Admitted] = []
 
     async def run(
@@ -57,7 +63,7 @@ class Intake:
             yield self._whole(list(itertools.islice(read, MOST_CHILDREN + 1)), checkpoint)
             return
         while chunk := list(itertools.islice(read, STEP)):
-            yield Addition(chunk)
+            yield Addition(chunk, bound=self._bound)
 
     def _whole(self, requests: list[NewRequest], checkpoint: Mapping[str, Any]) -> Addition:
         most = min(MOST_CHILDREN, self._capacity or MOST_CHILDREN)
@@ -88,7 +94,7 @@ class Intake:
         return following
 
     def _send(self, addition: Addition) -> tuple[int, asyncio.Future[Sequence[Admitted]]]:
-        if self._client.shut.is_set():
+        if self._bound and self._client.shut.is_set():
             raise QueueClosed("the queue was shut down and takes nothing new")
         return self._client.engine.watch(), self._client.add(addition)
 

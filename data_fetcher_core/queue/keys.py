@@ -26,7 +26,7 @@ KINDS = {
     "dead": "zset",  # number, reason, detail and record, by the instant of burial
     "leased": "hash",  # of one client: token to lane and record
     "consumers": "hash",  # client to beat number
-    "cancelled": "set",  # ids of leased requests to drop at their next move
+    "cancelled": "set",  # tokens of leases to drop at their next move; ids during a cancel
     "checkpoints": "hash",
     "results": "list",
     "ops": "hash",  # client and verb to the outcome of the last operation

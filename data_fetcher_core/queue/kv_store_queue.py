@@ -20,7 +20,7 @@ from data_fetcher_core.kv_store.values import decode_value
 from data_fetcher_core.queue import dead_letters
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.client import Client
-from data_fetcher_core.queue.engine import STEP, LaneChange, QueueEngine
+from data_fetcher_core.queue.engine import STEP, LaneChange
 from data_fetcher_core.queue.engines import engine_for
 from data_fetcher_core.queue.entries import (
     Defaults,
@@ -53,7 +53,8 @@ class KVStoreQueue:
     """A durable queue in one namespace of a store.
 
     Constructing it does nothing; the first verb opens it. Any number of these, in any number of
-    processes, may share a namespace.
+    processes, may share a namespace. ``follows`` is whether it goes on with the run that took the
+    place of a forgotten one; if not, it raises :class:`StoreLost`.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class KVStoreQueue:
         update: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         subscriber: Subscriber = log_event,
+        follows: bool = True,
     ) -> None:
         if not isinstance(namespace, str) or not namespace:
             raise ConfigurationError(
@@ -78,8 +80,10 @@ class KVStoreQueue:
         self._update = update
         self._clock = clock
         self._tell = guarded(subscriber)
-        self._engine: QueueEngine = engine_for(kv_store, read_namespace(namespace), clock)
+        self._engine = engine_for(kv_store, read_namespace(namespace), clock, follows=follows)
         self._session: Session | None = None
+        # Those that were to be closed, and whose leave the store has not heard of.
+        self._leaving: list[Session] = []
         self._opening: Together[Session] = Together()
         self._stored: Mapping[str, str] = {}
         self.is_shut = False
@@ -319,11 +323,14 @@ class KVStoreQueue:
 
     async def close(self) -> None:
         """Give back what is leased. The store stays open, and the queue may be used again."""
-        session = self._session
-        if session is not None and session.is_ours():
-            await session.close()
-        if self._session is session:
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            self._leaving.append(session)
+        for leaving in list(self._leaving):
+            if leaving.client.is_here():
+                await leaving.close()
+            if leaving in self._leaving:
+                self._leaving.remove(leaving)
 
     async def __aenter__(self) -> Self:
         await self.open_session()
@@ -339,7 +346,7 @@ class KVStoreQueue:
 
     def session_at_hand(self) -> Session | None:
         session = self._session
-        return session if session is not None and session.is_ours() else None
+        return session if session is not None and session.client.is_here() else None
 
     async def open_session(self) -> Session:
         return self.session_at_hand() or await self._opening.run(self._open_first)
@@ -356,7 +363,7 @@ class KVStoreQueue:
         client = Client(
             self._engine,
             namespace=self._namespace,
-            options=self._options,
+            options=self._options.as_stored(stored),
             max_attempts=int(stored["max_attempts"]),
             serializer=self._serializer,
             clock=self._clock,

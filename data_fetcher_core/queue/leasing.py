@@ -101,9 +101,15 @@ class _Taking:
         self.served.clear()
 
     def _next_of(self, fresh: Iterator[LaneState]) -> _Front | None:
-        lane = next(fresh, None)
-        if lane is None:
-            return None
+        """The next lane that may be served: the limit may be lower than when it got its turn."""
+        while self._wants_more() and (lane := next(fresh, None)) is not None:
+            if lane.may_be_served(self.step.now, self.step.options):
+                return self._front_of(lane)
+            self.step.place(lane)
+            self.removed += 1
+        return None
+
+    def _front_of(self, lane: LaneState) -> _Front:
         if lane.name not in self.fronts:
             share = self.want if self.step.state.lanes <= 1 else 1 + self.want // 16
             self.fronts[lane.name] = _Front(self.step, lane, share)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from data_fetcher_core.core import PRIORITY_LABELS, Priority
 from data_fetcher_core.errors import ConfigurationError
+from data_fetcher_core.queue.records import MOST_COUNTED
 from data_fetcher_core.retry import FixedDelays, RetryPolicy
 from data_fetcher_core.showing import shown
 
@@ -23,7 +24,8 @@ class QueueOptions:
 
     Those marked *shared* are stored by whoever opens the run first. Who opens it later and names
     another value is refused, or changes it for all with ``update=True``; a lane that cannot be
-    served at that moment learns of it with its next move.
+    served at that moment learns of it with its next move. With ``max_attempts`` and ``lease_ttl``
+    everybody goes on as it was opened.
     """
 
     max_attempts: int = 4
@@ -33,7 +35,7 @@ class QueueOptions:
     retry: RetryPolicy = field(default_factory=FixedDelays)
     """How long to wait after a failure: 1, 5, then 30 seconds."""
     lease_ttl: float = 30.0
-    """How long a consumer may be silent before its leases are taken from it."""
+    """Shared. How long a consumer may be silent before its leases are taken from it."""
     op_timeout: float = 10.0
     """How long one operation may take, repeats included, before it raises StoreUnavailable.
 
@@ -76,7 +78,7 @@ class QueueOptions:
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
-            _check_count(name, getattr(self, name), least=_LEAST.get(name, 0))
+            _check_count(name, getattr(self, name))
         for name in _DURATIONS:
             _check_duration(name, getattr(self, name), positive=name in _POSITIVE)
         if self.on_full not in ("wait", "raise"):
@@ -108,10 +110,15 @@ class QueueOptions:
     def shared_and_given(self) -> list[str]:
         return [name for name in SHARED if name in self.given]
 
+    def as_stored(self, stored: Mapping[str, str]) -> Self:
+        """These, with the ``lease_ttl`` of the run: all who share it beat and judge by one."""
+        return replace(self, lease_ttl=int(stored["lease_ttl"]) / 1e6)
+
 
 SHARED = (
     "max_attempts",
     "max_deaths",
+    "lease_ttl",
     "capacity",
     "max_keyed",
     "lane_interval",
@@ -126,6 +133,8 @@ _POSITIVE = ("lease_ttl", "op_timeout")
 _COUNTS = tuple(f.name for f in fields(QueueOptions) if f.type == "int")
 _PRIORITIES = frozenset(map(int, Priority))
 _LEAST = {"max_attempts": 1, "max_deaths": 1, "expected_keys": 1}
+# What is counted in the request itself is never more than that.
+_MOST = {"max_attempts": MOST_COUNTED, "max_deaths": MOST_COUNTED}
 
 
 def agree(stored: Mapping[str, str], options: QueueOptions) -> None:
@@ -141,18 +150,20 @@ def agree(stored: Mapping[str, str], options: QueueOptions) -> None:
 
 
 def _stored(name: str, value: float) -> str:
-    return str(round(value * 1e6) if name in _DURATIONS else int(value))
+    # However short, what is above 0 stays above 0.
+    return str((round(value * 1e6) or math.ceil(value)) if name in _DURATIONS else int(value))
 
 
 def _shown(name: str, stored: str) -> str:
     return f"{int(stored) / 1e6:g}" if name in _DURATIONS else stored
 
 
-def _check_count(name: str, value: object, least: int) -> None:
+def _check_count(name: str, value: object) -> None:
+    least, most = _LEAST.get(name, 0), _MOST.get(name, _LARGEST)
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not least <= value <= _LARGEST:  # type: ignore[operator]
+    if not whole or not least <= value <= most:  # type: ignore[operator]
         raise ConfigurationError(
-            f"{name} must be a whole number from {least} to {_LARGEST}, not {shown(value)}"
+            f"{name} must be a whole number from {least} to {most}, not {shown(value)}"
         )
 
 

@@ -14,7 +14,7 @@
     26  key length     2 bytes
     28  history length 4 bytes
     32  body length    4 bytes
-    36  checksum       4 bytes   over id, lane, key and body
+    36  checksum       4 bytes   over id, lane and key, with their lengths, and body
     40  id, lane, key, history, body
 
 What comes before the body is the head: settling a lease sends a new head, never the body again.
@@ -38,9 +38,10 @@ READY_AT = struct.Struct(">Q")
 READY_AT_OFFSET = 8
 _STAMPS = struct.Struct(">QQ")
 _DEATHS = struct.Struct(">H")
+_SIZES = struct.Struct(">BHH")
 _DEATHS_OFFSET = 6
 _COMPRESSED = 1
-_MOST_COUNTED = 0xFFFF
+MOST_COUNTED = 0xFFFF
 
 FAILURES_KEPT = 5
 _LONGEST_MESSAGE = 500
@@ -74,22 +75,22 @@ class Record(NamedTuple):
     compressed: bool = False
 
     def head(self) -> bytes:
-        names = self.id + self.lane + self.key
+        sizes, names = (len(self.id), len(self.lane), len(self.key)), self.id + self.lane + self.key
         return (
             HEADER.pack(
                 VERSION,
                 _COMPRESSED if self.compressed else 0,
                 self.priority,
                 len(self.id),
-                min(self.attempts, _MOST_COUNTED),
-                min(self.deaths, _MOST_COUNTED),
+                min(self.attempts, MOST_COUNTED),
+                min(self.deaths, MOST_COUNTED),
                 self.ready_at,
                 self.expires_at,
                 len(self.lane),
                 len(self.key),
                 len(self.history),
                 len(self.body),
-                _checksum(names, self.body),
+                _checksum(sizes, names, self.body),
             )
             + names
             + self.history
@@ -127,7 +128,8 @@ def decode(raw: bytes) -> Record:
     if body_at + body_length != len(raw):
         raise CorruptRecord("the lengths do not add up")
     body = raw[body_at:]
-    if checksum != _checksum(raw[_HEADER_SIZE:history_at], body):
+    sizes = id_length, lane_length, key_length
+    if checksum != _checksum(sizes, raw[_HEADER_SIZE:history_at], body):
         raise CorruptRecord("the checksum does not match")
     return Record(
         raw[_HEADER_SIZE:lane_at],
@@ -144,9 +146,12 @@ def decode(raw: bytes) -> Record:
     )
 
 
-def _checksum(names: bytes, body: bytes) -> int:
-    """Over id, lane and key, one after another, and the body."""
-    return zlib.crc32(body, zlib.crc32(names))
+def _checksum(sizes: tuple[int, int, int], names: bytes, body: bytes) -> int:
+    """Over id, lane and key, one after another, and the body.
+
+    And over where each of the names ends: the same bytes cut otherwise are another request.
+    """
+    return zlib.crc32(body, zlib.crc32(names, zlib.crc32(_SIZES.pack(*sizes))))
 
 
 def is_whole(raw: bytes) -> bool:
@@ -182,7 +187,7 @@ def stamp_new(raw: bytes, ready_at: int, expires_at: int) -> bytes:
 
 def count_death(raw: bytes) -> tuple[bytes, int]:
     """The record with one more death, and how many that makes."""
-    deaths = min(_DEATHS.unpack_from(raw, _DEATHS_OFFSET)[0] + 1, _MOST_COUNTED)
+    deaths = min(_DEATHS.unpack_from(raw, _DEATHS_OFFSET)[0] + 1, MOST_COUNTED)
     after = _DEATHS_OFFSET + _DEATHS.size
     return raw[:_DEATHS_OFFSET] + _DEATHS.pack(deaths) + raw[after:], deaths
 

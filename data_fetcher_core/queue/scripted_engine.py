@@ -18,6 +18,7 @@ from data_fetcher_core.kv_store.base import ScriptHost
 from data_fetcher_core.queue import scripted_wire as wire
 from data_fetcher_core.queue.engine import (
     MOST_CHILDREN,
+    REMEMBERED_FORGETS,
     STEP,
     Addition,
     Admitted,
@@ -31,6 +32,7 @@ from data_fetcher_core.queue.engine import (
     Settled,
     Settlement,
     Slice,
+    was_forgotten,
 )
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.keys import Keys, op_slot
@@ -60,8 +62,12 @@ class ScriptedEngine:
     # Not all who ask at once are served at once: while they work, the server serves the others.
     leased_together = 40
 
-    def __init__(self, store: ScriptHost, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self, store: ScriptHost, namespace: str, clock: Clock, *, follows: bool = True
+    ) -> None:
         self._store = store
+        self._namespace = namespace
+        self._follows = follows
         self._keys = Keys(store.key_prefix, namespace)
         self._clock = clock
         self._secret = os.urandom(16)
@@ -86,9 +92,9 @@ class ScriptedEngine:
 
     async def forget(self) -> None:
         """Whoever opens the run finishes this, if it is interrupted."""
-        while await self._send("forget", {"new_generation": _new_name()}):
+        args = {"new_generation": _new_name(), "remembered": REMEMBERED_FORGETS}
+        while await self._send("forget", args):
             pass
-        self._generation = b""
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -203,16 +209,25 @@ class ScriptedEngine:
     @reads
     async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
         """Mark, walk what waits, and leave only the marks of what is in flight."""
-        args = {"forget": int(forget)}
-        total, keys = await self._operate("cancel_mark", op, args, ids, part=2)
+        args = {"forget": int(forget), "id_count": len(ids)}
+        total: int = await self._operate("cancel_mark", op, rest=ids, part=2)
         if total < 0:
             await self._cancel_ready(op, args, ids)
             await self._cancel_delayed(op, args, ids)
-            total, keys = await self._operate("cancel_end", op, args, ids, part=2)
-        for part in wire.in_parts(keys, _one, STEP):
-            hashes = [wire.seen_hash(seen_from_key(key)) for key in part]
-            await self._run("forget_seen", rest=hashes)
-        return int(total)
+            (total,) = await self._cancel_step("cancel_end", op, args, ids, part=2)
+        return total
+
+    async def _cancel_step(
+        self, verb: str, op: Op, args: Mapping[str, Any], rest: Sequence[bytes], part: int = 1
+    ) -> Any:
+        """Where the step asks for hashes of keys, it is sent again with them."""
+        hashes: dict[bytes, bytes] = {}
+        while True:
+            pairs = [one for pair in hashes.items() for one in pair]
+            *reply, unhashed = await self._operate(verb, op, args, [*rest, *pairs], part=part)
+            if not unhashed:
+                return reply
+            hashes |= {key: wire.seen_hash(seen_from_key(key)) for key in unhashed}
 
     async def _cancel_ready(self, op: Op, args: Mapping[str, Any], ids: Sequence[bytes]) -> None:
         """A lane that is served meanwhile gets a later turn, so that none is missed."""
@@ -232,7 +247,7 @@ class ScriptedEngine:
         while lanes:
             place = {"priority": priority, "offset": offset, "walks_seen": walks}
             named = {**args, **place, "lane_count": len(lanes)}
-            reply = await self._operate("cancel_ready", op, named, [*lanes, *ids])
+            reply = await self._cancel_step("cancel_ready", op, named, [*lanes, *ids])
             finished, priority, offset, walks = reply
             lanes = lanes[finished:]
 
@@ -240,7 +255,7 @@ class ScriptedEngine:
         offset, walks = 0, -1
         while offset >= 0:
             named = {**args, "offset": offset, "walks_seen": walks}
-            offset, walks = await self._operate("cancel_delayed", op, named, ids)
+            offset, walks = await self._cancel_step("cancel_delayed", op, named, ids)
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -329,6 +344,8 @@ class ScriptedEngine:
             try:
                 return await self._send(verb, args, rest, client)
             except _ForgottenRun:
+                if not self._follows:
+                    raise was_forgotten(self._namespace) from None
                 await self.open(self._offered, ())
 
     async def _send(

@@ -84,7 +84,7 @@ def _contents(addition: Addition) -> Iterator[bytes]:
 
 def pack_additions(additions: Iterable[Addition]) -> Iterator[Any]:
     for addition in additions:
-        yield int(addition.whole)
+        yield 1 if addition.whole else 0 if addition.bound else 2
         yield len(addition.checkpoint)
         yield len(addition.requests)
         yield from _contents(addition)

@@ -31,7 +31,7 @@ from data_fetcher_core.queue.keys import KINDS, Keys
 from data_fetcher_core.queue.ordering import CRITICAL
 from data_fetcher_core.queue.records import HEADER, VERSION
 
-LAYOUT = 1
+LAYOUT = 2
 # The generation of a run that is being forgotten; real ones are longer.
 FORGETTING = 0
 _FIELDS = ("INCLUDE", "KEYS", "CHECKS", "STEMS", "ARGV", "REST", "RETURNS")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from weakref import WeakSet
 
 from data_fetcher_core.queue.client import Client
-from data_fetcher_core.queue.forking import birth
 from data_fetcher_core.queue.lease import Lease
 from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.stream import LeaseStream
@@ -26,10 +24,6 @@ class Session:
         self._heart = Heart(client, self._is_alive, self._drop_idle)
         self._greeted = False
         self._greeting: Together[None] = Together()
-
-    def is_ours(self) -> bool:
-        """Whether this process and loop made it; a fork or a new loop needs one of its own."""
-        return self.client.birth is birth() and self.client.loop is asyncio.get_running_loop()
 
     async def lease(
         self, want: int, wait: float, selection: Selection, *, until_drained: bool

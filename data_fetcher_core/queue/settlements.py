@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-import orjson
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import Enqueued, Failure, Priority
 from data_fetcher_core.errors import LeaseLost, StoreFull, ValidationError
 from data_fetcher_core.events import Buried, LeasesLost, Retried, Subscriber
+from data_fetcher_core.kv_store.values import encode_value
 from data_fetcher_core.queue.engine import (
     MOST_CHILDREN,
     Addition,
@@ -57,6 +57,7 @@ class Settler:
     forget: Callable[[Lease], None]
     return_leases: Callable[[Sequence[Lease]], list[asyncio.Task[None]]]
     prove: Callable[[Lease], Awaitable[None]]
+    is_here: Callable[[], bool]
     tell: Subscriber
     clock: Clock
 
@@ -64,8 +65,9 @@ class Settler:
         return bounded(self.options.retry, lease.attempts + 1, self.max_attempts, error)
 
     async def confirm(self, lease: Lease) -> None:
+        self._check(lease)
         await self.prove(lease)
-        _check_held(lease)
+        self._check(lease)
 
     async def complete(
         self,
@@ -75,7 +77,7 @@ class Settler:
         result: Any,
     ) -> Enqueued:
         addition = self._addition(enqueue, checkpoint)
-        packed = None if result is None else _result(result)
+        packed = None if result is None else encode_value(result, "a result")
         settled = await self._settle(
             lease, Settlement(lease.token, Move.COMPLETE, addition=addition, result=packed)
         )
@@ -134,6 +136,8 @@ class Settler:
 
         If the store is away this goes on without the caller.
         """
+        if not self.is_here():
+            return
         with anyio.move_on_after(_LONGEST_GOODBYE, shield=True):
             for giving_back in self.return_leases([lease]):
                 await asyncio.wait([giving_back])
@@ -143,8 +147,18 @@ class Settler:
             return _NOTHING
         return Addition(read_children(self.reader, enqueue), read_checkpoint(checkpoint))
 
+    def _check(self, lease: Lease) -> None:
+        if lease.state is not LeaseState.HELD:
+            raise LeaseLost(f"request {lease.id!r} was {lease.state.value} before")
+        if not self.is_here():
+            # It would be sent under numbers that its owner gives to other operations.
+            raise LeaseLost(
+                f"request {lease.id!r} was leased by another process or event loop: settle it "
+                "there, or lease it here. Nothing was changed"
+            )
+
     async def _settle(self, lease: Lease, settlement: Settlement) -> Settled:
-        _check_held(lease)
+        self._check(lease)
         settled = await self.submit(settlement)
         if settled.outcome is Outcome.FULL:
             raise StoreFull(
@@ -162,11 +176,6 @@ class Settler:
             )
         lease.state = LeaseState.SETTLED
         return settled
-
-
-def _check_held(lease: Lease) -> None:
-    if lease.state is not LeaseState.HELD:
-        raise LeaseLost(f"request {lease.id!r} was {lease.state.value} before")
 
 
 def read_children(reader: EntryReader, items: Iterable[Any]) -> list[NewRequest]:
@@ -214,10 +223,3 @@ def _told(error: BaseException | str | None) -> str:
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - anybody's __str__ may raise anything
         return type(error).__name__
-
-
-def _result(result: Any) -> bytes:
-    try:
-        return orjson.dumps(result)
-    except TypeError as error:
-        raise ValidationError(f"a result holds what JSON holds: {error}") from None

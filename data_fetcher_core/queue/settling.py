@@ -24,7 +24,7 @@ from data_fetcher_core.queue.records import (
     is_whole,
     stamp_new,
 )
-from data_fetcher_core.queue.step import UNREADABLE, Step, identity_of, lane_and_priority
+from data_fetcher_core.queue.step import UNREADABLE, Step, lane_and_priority, token_in
 
 _UNLIMITED = 1 << 62
 _POISON = b"its process died each time it was being worked on"
@@ -38,7 +38,7 @@ def add(step: Step, additions: Sequence[Addition]) -> list[list[Admitted]]:
 
 
 def _add_one(step: Step, addition: Addition, seen: _Seen) -> list[Admitted]:
-    capacity = step.options.capacity
+    capacity = step.options.capacity if addition.bound else 0
     room = capacity - step.state.ready - step.state.delayed if capacity else _UNLIMITED
     if addition.whole and seen.fresh(addition.requests) > room:
         return [Admitted(Admission.FULL, request.id) for request in addition.requests]
@@ -73,6 +73,8 @@ def _is_over(step: Step, request: NewRequest) -> bool:
 
 def _accept(step: Step, request: NewRequest) -> None:
     expires_at = step.now + request.expires_in if request.expires_in else 0
+    # What is accepted now is not what was to be cancelled.
+    step.unmark(request.id)
     step.state.enqueued += 1
     step.state.keyed += bool(request.seen)
     step.make_wait(stamp_new(request.record, step.now, expires_at), request.delay)
@@ -135,7 +137,7 @@ def _settle_one(
     if settlement.move in {Move.COMPLETE, Move.DROP}:
         _end(step, raw, settlement)
         return Settled(Outcome.DONE, admitted)
-    if is_whole(raw) and step.drop_if_cancelled(raw):
+    if is_whole(raw) and step.drop_if_cancelled(raw, settlement.token):
         return Settled(Outcome.CANCELLED, admitted)
     _move_on(step, lane, raw, settlement)
     return Settled(Outcome.DONE, admitted)
@@ -170,7 +172,7 @@ def _take_back(step: Step, key: bytes, lane: bytes) -> None:
 
 def _end(step: Step, raw: bytes, settlement: Settlement) -> None:
     if step.state.marks and is_whole(raw):
-        step.unmark(identity_of(raw))
+        step.take_mark(raw, settlement.token)
     if settlement.result is not None:
         step.state.results += 1
         step.put(step.keys.result(step.state.results), settlement.result)
@@ -192,7 +194,7 @@ def leave(step: Step, client: bytes) -> Slice:
     held = _held(step, client)
     for key, lane, raw in reversed(held):
         _take_back(step, key, lane)
-        if not (is_whole(raw) and step.drop_if_cancelled(raw)):
+        if not (is_whole(raw) and step.drop_if_cancelled(raw, token_in(key))):
             _give_back(step, lane, raw)
         step.place_touched()
     return _end_of(step, client, len(held))
@@ -203,15 +205,15 @@ def reap(step: Step, client: bytes) -> Slice:
     held = _held(step, client)
     for key, lane, raw in held:
         _take_back(step, key, lane)
-        _count_death(step, raw)
+        _count_death(step, raw, token_in(key))
         step.place_touched()
     return _end_of(step, client, len(held))
 
 
-def _count_death(step: Step, raw: bytes) -> None:
+def _count_death(step: Step, raw: bytes, token: bytes) -> None:
     if not is_whole(raw):
         step.bury(raw, Reason.CORRUPT, UNREADABLE)
-    elif not step.drop_if_cancelled(raw):
+    elif not step.drop_if_cancelled(raw, token):
         older, deaths = count_death(raw)
         if deaths >= step.options.max_deaths:
             step.bury(older, Reason.POISONED, _POISON)

@@ -20,6 +20,7 @@ from data_fetcher_core.queue.lane_state import (
 )
 from data_fetcher_core.queue.ordered_keys import MIDDLE, OrderedKeys, number_at, sized
 from data_fetcher_core.queue.records import HEADER, is_whole, stamp
+from data_fetcher_core.queue.tokens import SIZE
 
 UNREADABLE = b"unreadable"
 # How many bytes the number of an operation takes, before its outcome.
@@ -196,15 +197,26 @@ class Step:
         self.state.dead += 1
         self.state.buried += 1
 
-    def drop_if_cancelled(self, raw: bytes) -> bool:
+    def drop_if_cancelled(self, raw: bytes, token: bytes = b"") -> bool:
         """A cancelled request goes no further than its next move."""
-        if not self.state.marks or not self.unmark(identity_of(raw)):
+        if not self.take_mark(raw, token):
             return False
         self.state.cancelled += 1
         return True
 
-    def unmark(self, identity: bytes) -> bool:
-        mark = self.keys.mark(identity)
+    def take_mark(self, raw: bytes, token: bytes) -> bool:
+        """Whether it was cancelled: by its id while that is under way, then by its lease's token.
+
+        A token is of this delivery alone: another request may have entered under the id since.
+        """
+        if not self.state.marks:
+            return False
+        return bool(token and self.unmark(token)) or self.unmark(identity_of(raw))
+
+    def unmark(self, name: bytes) -> bool:
+        if not self.state.marks:
+            return False
+        mark = self.keys.mark(name)
         if mark in self._deletes or self.tx.get_many([mark])[0] is None:
             return False
         self.delete(mark)
@@ -276,6 +288,11 @@ def key_of(raw: bytes) -> bytes:
     header = HEADER.unpack_from(raw)
     start = HEADER.size + header[3] + header[8]
     return raw[start : start + header[9]]
+
+
+def token_in(lease: bytes) -> bytes:
+    """The token in the key of a lease."""
+    return lease[-SIZE:]
 
 
 def read_dead(keys: OrderedKeys, key: bytes, value: bytes) -> Dead:

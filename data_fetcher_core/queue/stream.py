@@ -90,13 +90,13 @@ class LeaseStream:
         self._asked_at = now = clock.monotonic()
         if self._session is not session:
             self._belong_to(session)
-        if session.client.is_doubtful(now):
-            await session.prove()
+        await self._prove_after_silence(session)
         while self._buffer:
             lease, wait = self._first_due(now)
             if wait > 0:
-                # Meanwhile another reader, or a shut lane, may take it away.
+                # Meanwhile another reader, or a shut lane, may take it away; or we were silent.
                 await clock.sleep(wait)
+                await self._prove_after_silence(session)
             else:
                 self._buffer.remove(lease)
                 if lease.state is LeaseState.HELD:
@@ -104,6 +104,10 @@ class LeaseStream:
                     return lease
             now = clock.monotonic()
         return None
+
+    async def _prove_after_silence(self, session: Session) -> None:
+        if session.client.is_doubtful(session.client.clock.monotonic()):
+            await session.prove()
 
     @property
     def prefetched(self) -> tuple[Lease, ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from data_fetcher_core.errors import DataFetcherError, StoreUnavailable
+from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.events import (
     ConsumerReaped,
     HeartbeatMissed,
@@ -15,13 +15,15 @@ from data_fetcher_core.events import (
 )
 from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.consumers import Watchlist, is_surely_dead
-from data_fetcher_core.queue.engine import Beat, Move, Settlement
+from data_fetcher_core.queue.engine import Beat, Move, Outcome, Settlement
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import microseconds
 from data_fetcher_core.queue.standstill import watched
 
 _BEATS_PER_TTL = 6
+# Counts that agree may hide that one is missing here and another there: look this often anyway.
+_BEATS_PER_LOOK = 6
 _LONGEST_INTERVAL = 3.0
 
 
@@ -34,10 +36,11 @@ class Heart:
         self._client = client
         self._is_needed = is_needed
         self._tidy = tidy
-        self._watchlist = Watchlist()
+        self._watchlist = Watchlist(client.loop.time)
         self._beating = False
-        self._mismatched = False
-        self._stored = 0
+        self._beats = 0
+        # Whether the store has said that we hold nothing, and nothing went wrong since then.
+        self._is_empty_handed = True
         ttl = client.options.lease_ttl
         self.interval = min(ttl / _BEATS_PER_TTL, _LONGEST_INTERVAL)
 
@@ -58,23 +61,24 @@ class Heart:
             await self._client.clock.sleep(self.interval)
             self._tidy()
             await self._survive_beat()
-            if not self._is_needed() and not self._stored:
+            if not self._is_needed() and self._is_empty_handed:
                 return
 
     async def _survive_beat(self) -> None:
+        self._is_empty_handed = False
         try:
             await self.beat()
-        except DataFetcherError as error:
+        except Exception as error:  # noqa: BLE001 - a heart that stops lets go of everything
             # Also where we are refused: the password may be right again before the lease is over.
             self._client.tell(HeartbeatMissed(self._client.namespace, str(error)))
 
     async def beat(self) -> None:
         """Say that we live; take up what the dead held; drop what nobody here holds."""
         beat = await self._hear()
-        self._stored = beat.held
         await self.take_up(self._dead(beat.consumers), beat.consumers)
         await self._compare(beat)
         await self._purge_old()
+        self._is_empty_handed = not beat.held
 
     async def _hear(self) -> Beat:
         """What the store says. While it did not answer, nobody could be heard: no silence."""
@@ -119,12 +123,11 @@ class Heart:
                 client.tell(ConsumerReaped(client.namespace, name.decode(errors="replace"), taken))
 
     async def _compare(self, beat: Beat) -> None:
-        """Where the store's count differs from ours twice in a row, find out which and mend it."""
-        client = self._client
-        differs = not client.is_leasing and beat.held != len(client.held)
-        if differs and self._mismatched:
+        """Where the store's count differs from ours, find out which, and mend it."""
+        here = len(self._client.held)
+        self._beats += 1
+        if beat.held != here or (here and self._beats % _BEATS_PER_LOOK == 0):
             await self.reconcile()
-        self._mismatched = differs
 
     async def prove(self, leases: Iterable[Lease]) -> None:
         """Own up to those that are lost; they are not being settled.
@@ -143,26 +146,29 @@ class Heart:
         return set(await insist(lambda: client.engine.held(client.name), client.options.op_timeout))
 
     async def reconcile(self) -> None:
-        """Give back what the store thinks we hold and nobody here does; own up to what is lost."""
+        """Give back what the store thinks we hold and nobody here does; own up to what is lost.
+
+        What is being settled meanwhile is no loss, so that is looked for in a calm moment. What
+        nobody holds is known by its token, in the busiest: only a lease that is on its way here
+        has one that is not known yet.
+        """
         client = self._client
         before = set(client.held)
         stored = await self._ask_held()
         # Whose settlement was answered in this very moment may not have heard of it.
         await asyncio.sleep(0)
-        if client.is_leasing:
-            return
         here = set(client.held)
-        await self._return(stored - here - before)
-        self._lose((here & before) - stored)
+        if not client.is_leasing:
+            self._lose((here & before) - stored)
+        await self._return([t for t in stored - here - before if not client.is_about(t)])
 
-    async def _return(self, tokens: set[bytes]) -> None:
+    async def _return(self, tokens: Sequence[bytes]) -> None:
         client = self._client
-        if tokens:
-            settlements = [
-                Settlement(token, Move.GIVE_BACK) for token in sorted(tokens, reverse=True)
-            ]
-            await client.ask("settle", lambda op: client.engine.settle(op, settlements))
-            client.tell(LeasesReturned(client.namespace, len(tokens)))
+        settlements = [Settlement(token, Move.GIVE_BACK) for token in sorted(tokens, reverse=True)]
+        if settlements:
+            settled = await client.ask("settle", lambda op: client.engine.settle(op, settlements))
+            if returned := sum(one.outcome is Outcome.DONE for one in settled):
+                client.tell(LeasesReturned(client.namespace, returned))
 
     def _lose(self, tokens: set[bytes]) -> None:
         client = self._client

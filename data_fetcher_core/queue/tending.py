@@ -14,7 +14,7 @@ from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.leasing import split_lease
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose
 from data_fetcher_core.queue.records import HEADER, forgive, is_whole
-from data_fetcher_core.queue.step import NUMBER, Step, identity_of, key_of, read_dead
+from data_fetcher_core.queue.step import NUMBER, Step, identity_of, key_of, read_dead, token_in
 
 
 def change_lanes(step: Step, changes: Sequence[LaneChange]) -> int:
@@ -38,6 +38,7 @@ def requeue(step: Step, positions: Sequence[Position]) -> int:
         raw = b"" if value is None else read_dead(step.keys, key, value).record
         if is_whole(raw):
             step.delete(key)
+            step.unmark(identity_of(raw))
             step.make_ready(forgive(raw))
             requeued += 1
     step.state.dead -= requeued
@@ -86,8 +87,9 @@ def _unlist(step: Step, key: bytes) -> None:
     step.delete(key)
 
 
-def mark(step: Step, ids: Sequence[bytes]) -> int:
-    keys = [step.keys.mark(identity) for identity in dict.fromkeys(ids)]
+def mark(step: Step, names: Sequence[bytes]) -> int:
+    """Ids of requests, or tokens of leases, to be dropped at their next move."""
+    keys = [step.keys.mark(name) for name in dict.fromkeys(names)]
     new = [k for k, known in zip(keys, step.tx.get_many(keys), strict=True) if known is None]
     for key in new:
         step.put(key, b"")
@@ -95,25 +97,24 @@ def mark(step: Step, ids: Sequence[bytes]) -> int:
     return 0
 
 
-def walk_marked(
-    start: bytes, family: bytes, tally: bytes, *, forget: bool
+def walk_wanted(
+    start: bytes, family: bytes, ids: Sequence[bytes], tally: bytes, *, forget: bool
 ) -> Callable[[Step], bytes | None]:
-    """A step that drops the marked requests of one slice, and adds to the tally: where to go on."""
+    """A step that drops those wanted in one slice, and adds to the tally: where to go on."""
+    wanted = frozenset(ids)
 
     def walk(step: Step) -> bytes | None:
-        found = step.tx.range(start, family_end(family), STEP)
-        marked = [(key, raw) for key, raw in found if is_whole(raw) and _is_marked(step, raw)]
-        for key, raw in marked:
-            _drop(step, key, raw, forget=forget)
         number, so_far = _tallied(step, tally)
-        step.put(tally, number + b"%d" % (so_far + len(marked)))
+        if so_far < 0:
+            return None
+        found = step.tx.range(start, family_end(family), STEP)
+        chosen = [(key, raw) for key, raw in found if is_whole(raw) and identity_of(raw) in wanted]
+        for key, raw in chosen:
+            _drop(step, key, raw, forget=forget)
+        step.put(tally, number + b"%d" % (so_far + len(chosen)))
         return found[-1][0] + b"\x00" if len(found) == STEP else None
 
     return walk
-
-
-def _is_marked(step: Step, raw: bytes) -> bool:
-    return step.tx.get_many([step.keys.mark(identity_of(raw))])[0] is not None
 
 
 def _drop(step: Step, key: bytes, raw: bytes, *, forget: bool) -> None:
@@ -134,30 +135,40 @@ def _forget_key(step: Step, raw: bytes) -> None:
 
 
 def _tallied(step: Step, tally: bytes) -> tuple[bytes, int]:
-    """The number of the operation that keeps the tally, and what it has come to."""
+    """The number of the operation that keeps the tally, and what it has come to; see below."""
     stored = step.tx.get_many([tally])[0] or bytes(NUMBER)
     return stored[:NUMBER], int(stored[NUMBER:] or b"0")
 
 
-def unmark_free(ids: Sequence[bytes], tally: bytes, *, forget: bool) -> Callable[[Step], int]:
-    """A step that removes the marks of requests not in flight; those that are, and the tally."""
+def end_cancelling(ids: Sequence[bytes], tally: bytes, *, forget: bool) -> Callable[[Step], int]:
+    """A step that marks what is in flight by its token, and nothing by its id any more.
 
-    def unmark(step: Step) -> int:
-        wanted = set(ids)
-        held = [raw for _, raw in _all_leases(step) if is_whole(raw)]
-        marked = [raw for raw in held if identity_of(raw) in wanted]
-        for raw in marked if forget else ():
+    It answers the tally, turned below zero by ``~``: it is closed, and counts nothing more.
+    """
+    wanted = frozenset(ids)
+
+    def end(step: Step) -> int:
+        number, so_far = _tallied(step, tally)
+        if so_far < 0:
+            return so_far
+        held = [(key, raw) for key, _, raw in _all_leases(step) if is_whole(raw)]
+        chosen = [(token_in(key), raw) for key, raw in held if identity_of(raw) in wanted]
+        for _, raw in chosen if forget else ():
             _forget_key(step, raw)
-        for identity in wanted - {identity_of(raw) for raw in marked}:
+        for identity in wanted:
             step.unmark(identity)
-        return len(marked) + _tallied(step, tally)[1]
+        mark(step, [token for token, _ in chosen])
+        closed = ~(so_far + len(chosen))
+        step.put(tally, number + b"%d" % closed)
+        return closed
 
-    return unmark
+    return end
 
 
-def _all_leases(step: Step) -> Iterator[tuple[bytes, bytes]]:
-    for _, value in step.family(step.keys.leases):
-        yield split_lease(value)
+def _all_leases(step: Step) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Key, lane and record of each."""
+    for key, value in step.family(step.keys.leases):
+        yield key, *split_lease(value)
 
 
 def peek(step: Step, want: int) -> list[bytes]:
@@ -199,7 +210,7 @@ def stats(step: Step) -> QueueStats:
 
 def recount(step: Step) -> dict[str, tuple[int, int]]:
     """Count again what is only derived, and mend what was wrong: name to (stored, true)."""
-    in_flight = Counter(lane for lane, _ in _all_leases(step))
+    in_flight = Counter(lane for _, lane, _ in _all_leases(step))
     wrong = _recount_totals(step, sum(in_flight.values()))
     for key, _ in step.family(step.keys.lanes):
         step.lane(key[len(step.keys.lanes) :])

@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
-
-import orjson
+from typing import TypeVar
 
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.core import QueueStats
@@ -34,6 +32,7 @@ from data_fetcher_core.queue.engine import (
     Settled,
     Settlement,
     Slice,
+    was_forgotten,
 )
 from data_fetcher_core.queue.lane_state import LaneDefaults
 from data_fetcher_core.queue.nonsense import reading
@@ -44,11 +43,13 @@ from data_fetcher_core.queue.outcomes import (
     unpack_admitted,
     unpack_settled,
 )
-from data_fetcher_core.queue.run_meta import FORGETTING, lane_defaults, new_meta, read_meta
+from data_fetcher_core.queue.run_meta import ended_before, lane_defaults, read_meta
+from data_fetcher_core.queue.run_steps import RunSteps
 from data_fetcher_core.queue.step import NUMBER, Step
 from data_fetcher_core.queue.tokens import SIZE, token_base
 
 T = TypeVar("T")
+_LOST = "the store no longer holds this run: it was emptied, or replaced by another"
 
 
 class _Forgotten(Exception):
@@ -60,11 +61,15 @@ class TransactionalEngine:
 
     leased_together = STEP
 
-    def __init__(self, store: TransactionalStore, namespace: bytes, clock: Clock) -> None:
+    def __init__(
+        self, store: TransactionalStore, namespace: bytes, clock: Clock, *, follows: bool = True
+    ) -> None:
         self._store = store
         self._namespace = namespace
         self._keys = OrderedKeys(namespace)
+        self._run = RunSteps(self._keys, namespace)
         self._clock = clock
+        self._follows = follows
         self._generation = ""
         self._offered: Mapping[str, str] = {}
         self._secret = os.urandom(16)
@@ -75,50 +80,22 @@ class TransactionalEngine:
 
     async def open(self, offered: Mapping[str, str], given: Sequence[str]) -> Mapping[str, str]:
         await self._finish_forgetting()
-
-        def step(tx: Transaction) -> dict[str, Any]:
-            raw, first = tx.get_many([self._keys.meta, self._keys.first_meta])
-            known = [one for one in (raw, first) if one is not None]
-            meta = read_meta((known or [new_meta(self._namespace)])[0], self._namespace)
-            forced = {name: offered[name] for name in given}
-            meta["options"] = {**offered, **meta["options"], **forced}
-            encoded = orjson.dumps(meta)
-            if encoded != raw:
-                tx.put_many([(self._keys.meta, encoded)])
-            return meta
-
-        meta = await self._store.transact(step)
+        meta = await self._store.transact(lambda tx: self._run.open(tx, offered, given))
         self._generation, self._offered = meta["generation"], dict(offered)
         options: dict[str, str] = meta["options"]
         return options
 
     async def forget(self) -> None:
         """Whoever opens the run finishes this, if it is interrupted."""
-        await self._store.transact(self._begin_to_forget, urgent=True)
+        generation = self._generation
+        await self._store.transact(
+            lambda tx: self._run.begin_to_forget(tx, generation), urgent=True
+        )
         await self._finish_forgetting()
 
-    def _begin_to_forget(self, tx: Transaction) -> None:
-        if self._is_at(tx, self._generation):
-            tx.put_many([(self._keys.meta, new_meta(self._namespace, FORGETTING))])
-
     async def _finish_forgetting(self) -> None:
-        while await self._store.transact(self._forget_slice, urgent=True):
+        while await self._store.transact(self._run.forget_slice, urgent=True):
             pass
-
-    def _is_at(self, tx: Transaction, generation: str) -> bool:
-        raw = tx.get_many([self._keys.meta])[0]
-        return raw is not None and read_meta(raw, self._namespace)["generation"] == generation
-
-    def _forget_slice(self, tx: Transaction) -> bool:
-        """The last one leaves a new, empty run: who held a lease of the old one has lost it."""
-        if not self._is_at(tx, FORGETTING):
-            return False
-        found = tx.range(self._keys.all, family_end(self._keys.all), STEP)
-        tx.delete_many([key for key, _ in found if key != self._keys.meta])
-        if len(found) == STEP:
-            return True
-        tx.put_many([(self._keys.meta, new_meta(self._namespace))])
-        return False
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -255,10 +232,10 @@ class TransactionalEngine:
         for family in (self._keys.ready_lists, self._keys.delayed_requests):
             start: bytes | None = family
             while start is not None:
-                walk = tending.walk_marked(start, family, tally, forget=forget)
+                walk = tending.walk_wanted(start, family, ids, tally, forget=forget)
                 start = await self._step(walk, urgent=True)
-        end = tending.unmark_free(ids, tally, forget=forget)
-        return await self._step(end, urgent=True)
+        end = tending.end_cancelling(ids, tally, forget=forget)
+        return ~await self._step(end, urgent=True)
 
     async def _count(self, op: Op, verb: str, act: Callable[[Step], int]) -> int:
         def run(step: Step) -> tuple[bytes, int]:
@@ -376,6 +353,8 @@ class TransactionalEngine:
             except _Forgotten:
                 if not adopt:
                     raise
+                if not self._follows:
+                    raise was_forgotten(self._namespace.decode()) from None
                 await self.open(self._offered, ())
             else:
                 break
@@ -386,11 +365,11 @@ class TransactionalEngine:
     def _options(self, raw: bytes | None) -> LaneDefaults:
         """The shared options, after making sure that this is still the run that was opened."""
         if raw is None:
-            raise StoreLost("the store no longer holds this run; it was emptied or replaced")
+            raise StoreLost(_LOST)
         if raw != self._meta[0]:
             meta = read_meta(raw, self._namespace)
             if meta["generation"] != self._generation:
-                raise _Forgotten
+                raise _Forgotten if self._generation in ended_before(meta) else StoreLost(_LOST)
             self._meta = raw, lane_defaults(meta["options"])
         return self._meta[1]
 

@@ -163,6 +163,8 @@ class WaitingRooms:
         finally:
             room.occupied = False
             _dismiss(room)
+            if self._rooms.get(selection) is room:
+                del self._rooms[selection]
 
     async def _sleep(self, room: _Room, selection: Selection) -> None:
         left = min(room.until - self._client.clock.monotonic(), _LONGEST_WAIT)

@@ -9,15 +9,23 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from data_fetcher_core.errors import StorageError
 from data_fetcher_core.storage.disk import folder_of, sync, write_all
-from data_fetcher_core.storage.index_lines import Entries, after, is_torn, number_of, write_line
+from data_fetcher_core.storage.index_lines import (
+    Entries,
+    after,
+    is_foreign_line,
+    is_torn,
+    number_of,
+    write_line,
+)
 
 _BLOCK = 64 * 1024
+_ALL = 1 << 62
 _PATIENCE = 30.0
 _LONGEST_PAUSE = 0.02
 
@@ -25,7 +33,7 @@ _LONGEST_PAUSE = 0.02
 def append(path: str, entries: Entries, patience: float = _PATIENCE) -> int:
     """Write the entries that the file does not have; its highest number, safe on the disk."""
     with locked(path, patience) as fd:
-        end, last = _find_end(fd, path)
+        end, last = _find_end(fd, path, _safe_before(entries))
         missing = list(after(entries, last))
         if missing and missing[0][0] != last + 1:
             raise StorageError(
@@ -36,6 +44,11 @@ def append(path: str, entries: Entries, patience: float = _PATIENCE) -> int:
         if end == 0:
             sync(folder_of(path))
         return missing[-1][0] if missing else last
+
+
+def _safe_before(entries: Entries) -> int:
+    """What need not be given again is safe: all before the first that is given."""
+    return min((number for number, _ in entries), default=_ALL + 1) - 1
 
 
 @contextmanager
@@ -90,27 +103,60 @@ def _is_at(fd: int, path: str) -> bool:
         return False
 
 
-def _find_end(fd: int, path: str) -> tuple[int, int]:
-    """Where the last whole line ends, and its number."""
-    size = os.fstat(fd).st_size
-    whole, newline, rest = _tail(fd, size).rpartition(b"\n")
-    last = number_of(whole.rpartition(b"\n")[2]) if newline else 0
-    if last is None or not is_torn(rest):
+def _find_end(fd: int, path: str, safe: int) -> tuple[int, int]:
+    """Where the last good line ends, and its number.
+
+    Lines up to ``safe`` are on the disk. Of those behind them, a power cut may have kept a block
+    and not the one before it: what follows such a hole is written again.
+    """
+    pieces = _backwards(fd, os.fstat(fd).st_size)
+    whole, rest = next(pieces)
+    lines = _doubtful(pieces, safe)
+    end, last = _before_hole(lines)
+    is_foreign = any(is_foreign_line(line) for _, line in lines[:1])
+    if is_foreign or not is_torn(rest) or (end < whole and last < safe):
         raise StorageError(
             f"{path} does not end with a line of this index: move it away, or choose another "
             "directory"
         )
-    return size - len(rest), last
+    return end, last
 
 
-def _tail(fd: int, start: int) -> bytes:
-    """The end of the file, with at least one whole line if there is one."""
-    tail = b""
-    while start > 0 and tail.count(b"\n") < 2:
+def _backwards(fd: int, start: int) -> Iterator[tuple[int, bytes]]:
+    """What stands between newlines, and where that begins: first what follows the last one."""
+    rest = b""
+    while start > 0:
         length = min(_BLOCK, start)
         start -= length
-        tail = os.pread(fd, length, start) + tail
-    return tail
+        content = os.pread(fd, length, start) + rest
+        rest, *lines = content.split(b"\n")
+        at = start + len(content)
+        for line in reversed(lines):
+            at -= len(line)
+            yield at, line
+            at -= 1
+    yield 0, rest
+
+
+def _doubtful(pieces: Iterator[tuple[int, bytes]], safe: int) -> list[tuple[int, bytes]]:
+    """The last safe line and those behind it, in order; no further back than lines are ours."""
+    lines = []
+    for at, line in pieces:
+        lines.append((at, line))
+        number = number_of(line)
+        if is_foreign_line(line) or (number is not None and number <= safe):
+            break
+    return lines[::-1]
+
+
+def _before_hole(lines: Sequence[tuple[int, bytes]]) -> tuple[int, int]:
+    end = last = 0
+    for at, line in lines:
+        number = number_of(line)
+        if number is None or (last and number != last + 1):
+            break
+        end, last = at + len(line) + 1, number
+    return end, last
 
 
 def _write(fd: int, end: int, lines: bytes) -> None:

@@ -11,6 +11,8 @@ from data_fetcher_core.errors import ValidationError
 
 Entries: TypeAlias = Sequence[tuple[int, Mapping[str, Any]]]
 _BEGINNING = b'{"n":'
+# No line of ours holds this byte: JSON writes it in another way.
+_NEVER_WRITTEN = b"\0"
 
 
 def write_line(number: int, entry: Mapping[str, Any]) -> bytes:
@@ -38,7 +40,12 @@ def number_of(line: bytes) -> int | None:
 
 def is_torn(tail: bytes) -> bool:
     """What follows the last whole line is the beginning of one of ours, or was never written."""
-    return tail.startswith(_BEGINNING[: len(tail)]) or not tail.strip(b"\0")
+    return tail.startswith(_BEGINNING[: len(tail)]) or _NEVER_WRITTEN in tail
+
+
+def is_foreign_line(line: bytes) -> bool:
+    """Neither a line of ours, nor what is left of some around a block that was never written."""
+    return number_of(line) is None and _NEVER_WRITTEN not in line
 
 
 def after(entries: Entries, last: int) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -68,8 +68,8 @@ class LockstepMachine(RuleBasedStateMachine):
         self.model = Model()
         self.worlds: list[World] = []
         self.made = 0
-        # Request id and consumer of every lease ever granted, and whether it is still held.
-        self.held: list[tuple[str, str]] = []
+        # Consumer and number of every delivery that is still held.
+        self.held: list[tuple[str, int]] = []
 
     @initialize(chosen=option_sets)
     def begin(self, chosen: Mapping[str, Any]) -> None:
@@ -94,7 +94,9 @@ class LockstepMachine(RuleBasedStateMachine):
         for draft in batch:
             self.made += 1
             derived = draft.key is not None and not draft.own_id
-            identity = id_from_key(str(draft.key).encode()).decode() if derived else f"r{self.made}"
+            identity = (
+                id_from_key(str(draft.key).encode()).decode() if derived else self.name(draft)
+            )
             made.append((draft, identity, derived, self.made))
         return (
             [
@@ -123,6 +125,13 @@ class LockstepMachine(RuleBasedStateMachine):
             ],
         )
 
+    def name(self, draft: Draft) -> str:
+        """Without a key an id may come again, best one that is cancelled: it is another request."""
+        held = [request for mine in self.model.leased.values() for request in mine.values()]
+        marked = [request.id for request in held if request.delivery in self.model.cancelled]
+        again = draft.key is None and draft.own_id
+        return [*marked, f"r{(self.made + 1) // 2}"][0] if again else f"r{self.made}"
+
     # --- taking in and handing out -------------------------------------------------------------
 
     @rule(batch=batches, who=st.sampled_from(CONSUMERS), saves=st.booleans())
@@ -147,14 +156,14 @@ class LockstepMachine(RuleBasedStateMachine):
     def lease(self, who: str, want: int, assigned: list[str] | None, steal: list[str]) -> None:
         extra = [] if assigned is None else [lane for lane in steal if lane not in assigned]
         granted = self.model.lease(who, want, assigned, extra)
-        self.held += [(who, request.id) for request in granted]
-        self.everywhere(
-            lambda world: world.lease(who, want, assigned, extra), [_shown(r) for r in granted]
-        )
+        numbers = [request.delivery for request in granted]
+        self.held += [(who, number) for number in numbers]
+        shown = [_shown(request) for request in granted]
+        self.everywhere(lambda world: world.lease(who, want, assigned, extra, numbers), shown)
 
     # --- settling ------------------------------------------------------------------------------
 
-    def some_lease(self, data: st.DataObject) -> tuple[str, str]:
+    def some_lease(self, data: st.DataObject) -> tuple[str, int]:
         held = data.draw(st.sampled_from(self.held))
         self.held.remove(held)
         return held
@@ -166,55 +175,55 @@ class LockstepMachine(RuleBasedStateMachine):
         result=st.none() | st.integers(0, 99),
     )
     def complete(self, data: st.DataObject, children: list[Draft], result: int | None) -> None:
-        who, identity = self.some_lease(data)
+        who, delivery = self.some_lease(data)
         requests, entries = self.requests(children)
         checkpoint = {"cursor": self.made} if children else None
-        done = self.model.complete(who, identity, requests, checkpoint, result)
+        done = self.model.complete(who, delivery, requests, checkpoint, result)
         self.everywhere(
-            lambda world: world.complete(who, identity, entries, checkpoint, result), done
+            lambda world: world.complete(who, delivery, entries, checkpoint, result), done
         )
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), delay=delays, priority=st.none() | priorities)
     def release(self, data: st.DataObject, delay: float, priority: int | None) -> None:
-        who, identity = self.some_lease(data)
-        held = self.model.leased[who][identity]
+        who, delivery = self.some_lease(data)
+        held = self.model.leased[who][delivery]
         if held.attempts + 1 >= 3:
-            done = self.model.give_up(who, identity, "boom")
+            done = self.model.give_up(who, delivery, "boom")
         else:
-            done = self.model.release(who, identity, round(delay * 1e6), "boom", priority)
-        self.everywhere(lambda world: world.release(who, identity, delay, priority), done)
+            done = self.model.release(who, delivery, round(delay * 1e6), "boom", priority)
+        self.everywhere(lambda world: world.release(who, delivery, delay, priority), done)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def bury(self, data: st.DataObject) -> None:
-        who, identity = self.some_lease(data)
-        done = self.model.give_up(who, identity, "gone")
-        self.everywhere(lambda world: world.bury(who, identity), done)
+        who, delivery = self.some_lease(data)
+        done = self.model.give_up(who, delivery, "gone")
+        self.everywhere(lambda world: world.bury(who, delivery), done)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
-        who, identity = self.some_lease(data)
-        done = self.model.give_back(who, identity)
-        self.everywhere(lambda world: world.give_back(who, identity), done)
+        who, delivery = self.some_lease(data)
+        done = self.model.give_back(who, delivery)
+        self.everywhere(lambda world: world.give_back(who, delivery), done)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), children=st.lists(drafts, max_size=3))
     def progress(self, data: st.DataObject, children: list[Draft]) -> None:
-        who, identity = self.some_lease(data)
+        who, delivery = self.some_lease(data)
         requests, entries = self.requests(children)
         checkpoint = {"cursor": self.made}
-        done = self.model.progress(who, identity, requests, checkpoint)
-        self.everywhere(lambda world: world.progress(who, identity, entries, checkpoint), done)
+        done = self.model.progress(who, delivery, requests, checkpoint)
+        self.everywhere(lambda world: world.progress(who, delivery, entries, checkpoint), done)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        who, identity = self.some_lease(data)
+        who, delivery = self.some_lease(data)
         checkpoint = {"dropped": self.made}
-        done = self.model.drop(who, identity, checkpoint)
-        self.everywhere(lambda world: world.drop(who, identity, checkpoint), done)
+        done = self.model.drop(who, delivery, checkpoint)
+        self.everywhere(lambda world: world.drop(who, delivery, checkpoint), done)
 
     @rule()
     def settle_again(self) -> None:

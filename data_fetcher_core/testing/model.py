@@ -102,13 +102,13 @@ class Model(Places):
         return None
 
     def first(self, name: str) -> Request | None:
-        """The lane's next request; one that is cancelled or too old goes away instead."""
+        """The lane's next request; one that is too old goes away instead."""
         lane = self.lane(name)
         waiting = [Head(p, x[0].ready_at) for p, x in lane.lists.items() if x]
         burst, step = self.options.critical_burst, self.options.ageing_step
         head = choose(waiting, step, burst, lane.criticals)
         request = lane.lists[head.priority][0]
-        if self.dropped(request) or self.expired(request):
+        if self.expired(request):
             del lane.lists[head.priority][0]
             self.place(name)
             return None
@@ -120,12 +120,14 @@ class Model(Places):
         self.bury(request, "expired")
         return True
 
-    def grant(self, name: str, request: Request, mine: dict[str, Request]) -> Request:
+    def grant(self, name: str, request: Request, mine: dict[int, Request]) -> Request:
         lane = self.lane(name)
         lane.lists[request.priority].remove(request)
         lane.criticals = lane.criticals + 1 if request.priority == CRITICAL else 0
         lane.in_flight += 1
-        mine[request.id] = request
+        self.deliveries += 1
+        request.delivery = self.deliveries
+        mine[request.delivery] = request
         pace = lane.pace(self.options)
         if pace.interval:
             lane.arrival, gate = next_turn(self.now, lane.arrival, pace)
@@ -138,8 +140,8 @@ class Model(Places):
         self.dead.append((self.now, reason, request))
         self.totals["buried"] += 1
 
-    def take_back(self, consumer: str, request_id: str) -> Request | None:
-        request = self.leased.get(consumer, {}).pop(request_id, None)
+    def take_back(self, consumer: str, delivery: int) -> Request | None:
+        request = self.leased.get(consumer, {}).pop(delivery, None)
         if request is not None:
             self.lane(request.lane).in_flight -= 1
         return request
@@ -147,7 +149,7 @@ class Model(Places):
     def complete(
         self,
         consumer: str,
-        request_id: str,
+        delivery: int,
         children: Sequence[Request] = (),
         checkpoint: dict[str, Any] | None = None,
         result: Any = None,
@@ -155,23 +157,23 @@ class Model(Places):
         """Done, with all that it brings."""
 
         def go(_: Request) -> None:
-            self.cancelled.discard(request_id)
+            self.cancelled.discard(delivery)
             self.results += [] if result is None else [result]
             self.totals["completed"] += 1
 
-        return self.with_children(consumer, request_id, children, checkpoint or {}, go)
+        return self.with_children(consumer, delivery, children, checkpoint or {}, go)
 
-    def drop(self, consumer: str, request_id: str, checkpoint: dict[str, Any]) -> bool:
+    def drop(self, consumer: str, delivery: int, checkpoint: dict[str, Any]) -> bool:
         def go(_: Request) -> None:
-            self.cancelled.discard(request_id)
+            self.cancelled.discard(delivery)
             self.totals["cancelled"] += 1
 
-        return self.with_children(consumer, request_id, (), checkpoint, go)
+        return self.with_children(consumer, delivery, (), checkpoint, go)
 
     def progress(
         self,
         consumer: str,
-        request_id: str,
+        delivery: int,
         children: Sequence[Request],
         checkpoint: dict[str, Any],
     ) -> bool:
@@ -182,32 +184,32 @@ class Model(Places):
             if not self.dropped(request):
                 self.lane(request.lane).lists[request.priority].insert(0, request)
 
-        return self.with_children(consumer, request_id, children, checkpoint, go)
+        return self.with_children(consumer, delivery, children, checkpoint, go)
 
     def with_children(
         self,
         consumer: str,
-        request_id: str,
+        delivery: int,
         children: Sequence[Request],
         checkpoint: dict[str, Any],
         go: Callable[[Request], None],
     ) -> bool:
         """One step: the children enter, the lease ends. Lanes are placed at its end."""
-        request = self.leased.get(consumer, {}).get(request_id)
+        request = self.leased.get(consumer, {}).get(delivery)
         if request is None:
             return False
         self.touched = []
         self.admit(children, checkpoint, len(children))
-        self.take_back(consumer, request_id)
+        self.take_back(consumer, delivery)
         go(request)
         touched, self.touched = dict.fromkeys([*self.touched, request.lane]), None
         for name in touched:
             self.place(name)
         return True
 
-    def settle(self, consumer: str, request_id: str, go: Callable[[Request], None]) -> bool:
+    def settle(self, consumer: str, delivery: int, go: Callable[[Request], None]) -> bool:
         """Take a lease back and let its request go on, unless it was cancelled."""
-        request = self.take_back(consumer, request_id)
+        request = self.take_back(consumer, delivery)
         if request is None:
             return False
         if not self.dropped(request):
@@ -220,7 +222,7 @@ class Model(Places):
         request.failures = [*request.failures, failure][-5:]
 
     def release(
-        self, consumer: str, request_id: str, delay: int, failure: str, priority: int | None = None
+        self, consumer: str, delivery: int, delay: int, failure: str, priority: int | None = None
     ) -> bool:
         def go(request: Request) -> None:
             self.note_failure(request, failure)
@@ -228,31 +230,31 @@ class Model(Places):
             self.totals["retried"] += 1
             self.wait_or_ready(request, delay)
 
-        return self.settle(consumer, request_id, go)
+        return self.settle(consumer, delivery, go)
 
-    def give_up(self, consumer: str, request_id: str, failure: str) -> bool:
+    def give_up(self, consumer: str, delivery: int, failure: str) -> bool:
         def go(request: Request) -> None:
             self.note_failure(request, failure)
             self.bury(request, "failed")
 
-        return self.settle(consumer, request_id, go)
+        return self.settle(consumer, delivery, go)
 
-    def give_back(self, consumer: str, request_id: str) -> bool:
+    def give_back(self, consumer: str, delivery: int) -> bool:
         def go(request: Request) -> None:
             self.lane(request.lane).lists[request.priority].insert(0, request)
 
-        return self.settle(consumer, request_id, go)
+        return self.settle(consumer, delivery, go)
 
     def leave(self, consumer: str) -> None:
         """Everything a consumer holds goes back to where it came from."""
-        for request_id in reversed(list(self.leased.get(consumer, {}))):
-            self.give_back(consumer, request_id)
+        for delivery in reversed(list(self.leased.get(consumer, {}))):
+            self.give_back(consumer, delivery)
         self.leased.pop(consumer, None)
 
     def reap(self, consumer: str) -> None:
         """Everything a dead consumer held is ready again, one death older, or poisoned."""
         for request in list(self.leased.get(consumer, {}).values()):
-            self.take_back(consumer, request.id)
+            self.take_back(consumer, request.delivery)
             request.deaths += 1
             if self.dropped(request):
                 pass
@@ -311,7 +313,7 @@ class Model(Places):
         gone += len(self.delayed) - len(staying)
         self.delayed = staying
         self.totals["cancelled"] += gone
-        held = {i for mine in self.leased.values() for i in mine if i in ids}
+        held = {n for mine in self.leased.values() for n, r in mine.items() if r.id in ids}
         self.cancelled |= held
         return gone + len(held)
 

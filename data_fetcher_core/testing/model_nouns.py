@@ -38,6 +38,8 @@ class Request:
     ready_at: int = 0
     expires_at: int = 0
     failures: list[str] = field(default_factory=list)
+    # Which delivery of all it is, or was last: what its lease is known by.
+    delivery: int = 0
 
 
 @dataclass

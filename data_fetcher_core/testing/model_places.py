@@ -21,10 +21,12 @@ class Places:
     ring: dict[str, int] = field(default_factory=dict)
     parked: dict[str, int] = field(default_factory=dict)
     delayed: list[tuple[int, int, Request]] = field(default_factory=list)
-    leased: dict[str, dict[str, Request]] = field(default_factory=dict)
+    # By consumer and delivery: one id may be in flight more than once.
+    leased: dict[str, dict[int, Request]] = field(default_factory=dict)
+    deliveries: int = 0
     dead: list[tuple[int, str, Request]] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)
-    cancelled: set[str] = field(default_factory=set)
+    cancelled: set[int] = field(default_factory=set)
     checkpoints: dict[str, Any] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
@@ -68,15 +70,14 @@ class Places:
         self.delayed.sort(key=lambda waiting: waiting[:2])
         while self.delayed and self.delayed[0][0] <= self.now:
             _, _, request = self.delayed.pop(0)
-            if not self.dropped(request):
-                self.make_ready(request)
-                self.place(request.lane)
+            self.make_ready(request)
+            self.place(request.lane)
 
     def dropped(self, request: Request) -> bool:
-        """A cancelled request goes no further than its next move."""
-        if request.id not in self.cancelled:
+        """A delivery that was cancelled goes no further than its next move."""
+        if request.delivery not in self.cancelled:
             return False
-        self.cancelled.discard(request.id)
+        self.cancelled.discard(request.delivery)
         self.totals["cancelled"] += 1
         return True
 

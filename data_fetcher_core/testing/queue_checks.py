@@ -302,10 +302,10 @@ async def _cancelling(bench: Bench) -> None:
     queue = bench.queue()
     ids = (await queue.enqueue(["ready"])).ids + (await queue.enqueue(["late"], delay=9)).ids
     ids += (await queue.enqueue(["held"])).ids
-    held = [lease for lease in await queue.lease(9) if lease.item == "held"]
+    leases = {lease.item: lease for lease in await queue.lease(9)}
     await queue.sweep()
     assert await queue.cancel(ids[1:]) == 2
-    await held[0].release()
+    await leases["held"].release()
     stats = await queue.stats()
     assert (stats.size, stats.cancelled) == (0, 2), f"cancelled requests are gone: {stats}"
 

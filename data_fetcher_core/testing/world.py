@@ -42,7 +42,8 @@ class World:
         self._store = make_faulty(self._inner)
         self._options, self._clock, self._make_queue = options, clock, make_queue
         self._queues = {who: self._new_queue() for who in consumers}
-        self._held: dict[tuple[str, str], Lease] = {}
+        # By consumer and the number that the delivery has in the model.
+        self._held: dict[tuple[str, int], Lease] = {}
         self._spent: list[bytes] = []
 
     def __repr__(self) -> str:
@@ -74,44 +75,49 @@ class World:
         return int(enqueued), list(enqueued.ids)
 
     async def lease(
-        self, who: str, want: int, lanes: list[str] | None, steal: list[str]
+        self,
+        who: str,
+        want: int,
+        lanes: list[str] | None,
+        steal: list[str],
+        numbers: Sequence[int],
     ) -> list[tuple[Any, ...]]:
         leases = await self.queue(who).lease(want, lanes=lanes, steal=steal)
-        self._held |= {(who, lease.id): lease for lease in leases}
+        self._held |= {(who, n): lease for n, lease in zip(numbers, leases, strict=False)}
         return [(x.id, x.item, x.lane, x.priority.value, x.attempts, x.deaths) for x in leases]
 
-    def _take(self, who: str, identity: str) -> Lease:
-        lease = self._held.pop((who, identity))
+    def _take(self, who: str, delivery: int) -> Lease:
+        lease = self._held.pop((who, delivery))
         self._spent.append(lease.token)
         return lease
 
     async def complete(
         self,
         who: str,
-        identity: str,
+        delivery: int,
         children: Sequence[Entry],
         checkpoint: Mapping[str, Any] | None,
         result: int | None,
     ) -> bool:
-        lease = self._take(who, identity)
+        lease = self._take(who, delivery)
         return await _won(lease.complete(children, checkpoint, result))
 
-    async def release(self, who: str, identity: str, delay: float, priority: int | None) -> bool:
-        return await _won(self._take(who, identity).release(delay, "boom", priority))
+    async def release(self, who: str, delivery: int, delay: float, priority: int | None) -> bool:
+        return await _won(self._take(who, delivery).release(delay, "boom", priority))
 
-    async def bury(self, who: str, identity: str) -> bool:
-        return await _won(self._take(who, identity).bury("gone"))
+    async def bury(self, who: str, delivery: int) -> bool:
+        return await _won(self._take(who, delivery).bury("gone"))
 
-    async def give_back(self, who: str, identity: str) -> bool:
-        return await _won(self._take(who, identity).give_back())
+    async def give_back(self, who: str, delivery: int) -> bool:
+        return await _won(self._take(who, delivery).give_back())
 
     async def progress(
-        self, who: str, identity: str, children: Sequence[Entry], checkpoint: Mapping[str, Any]
+        self, who: str, delivery: int, children: Sequence[Entry], checkpoint: Mapping[str, Any]
     ) -> bool:
-        return await _won(self._take(who, identity).progress(children, checkpoint))
+        return await _won(self._take(who, delivery).progress(children, checkpoint))
 
-    async def drop(self, who: str, identity: str, checkpoint: Mapping[str, Any]) -> bool:
-        return await _won(self._take(who, identity).drop(checkpoint))
+    async def drop(self, who: str, delivery: int, checkpoint: Mapping[str, Any]) -> bool:
+        return await _won(self._take(who, delivery).drop(checkpoint))
 
     async def settle_spent_tokens(self) -> bool:
         """Whether every token that was settled or lost before is refused, with what it brings."""

@@ -75,11 +75,13 @@ RECORDS = Group(
 ENGINE = Group(
     "engine",
     _in("kv_store", "memory transactional")
-    + _in("queue", "step leasing settling sweeping tending transactional_engine batching"),
+    + _in("queue", "step leasing settling sweeping tending run_steps transactional_engine")
+    + _in("queue", "batching"),
     (
         *_tests(
-            "batching bounds cancellation conformance consumers faults_records faults_time "
-            "kv_values layout looking order promises records requirements retry runs_again "
+            "batching bounds cancel_marks cancellation conformance consumers faults_records "
+            "faults_time forgotten kv_values layout lease_register looking lowered_limits order "
+            "promises records requirements retry runs_again "
             "step step_outcomes streams tending values waiting"
         ),
         _UNITS,

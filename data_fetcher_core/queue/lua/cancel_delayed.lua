@@ -3,8 +3,8 @@
 -- INCLUDE: writes counts records cancel wake
 -- KEYS: delayed
 -- ARGV: offset walks_seen
--- REST: ids
--- RETURNS: offset and walks to go on with; offset -1 at the end
+-- REST: ids, then keys and their hashes
+-- RETURNS: offset and walks to go on with, offset -1 at the end; then keys whose hashes it lacks
 
 take_ids()
 offset = walks == tonumber(walks_seen) and tonumber(offset) or 0
@@ -14,9 +14,10 @@ local marked = {}
 for _, member in ipairs(slice) do
   if is_wanted(read(member:sub(9))) then table.insert(marked, member) end
 end
+if #unhashed > 0 then return {offset, walks, unhashed} end
 remove('ZREM', delayed, marked)
 drop_waiting('delayed', #marked)
 write_counts()
 wake_for_room()
 write(true)
-return {#slice < STEP and -1 or offset + #slice - #marked, walks}
+return {#slice < STEP and -1 or offset + #slice - #marked, walks, {}}

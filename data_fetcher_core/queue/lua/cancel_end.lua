@@ -1,26 +1,28 @@
--- Ends a cancellation: only requests that are leased now stay marked.
+-- Ends a cancellation: requests that are leased now are marked by the tokens of their leases, and
+-- none by its id any more, so that what enters under one of these from now on is left alone.
 -- INCLUDE: once writes records cancel
 -- KEYS: consumers cancelled
 -- STEMS: leased_of
--- REST: ids
--- RETURNS: how many requests were waiting or are leased, then the keys to be forgotten
+-- REST: ids, then keys and their hashes
+-- RETURNS: how many requests were waiting or are leased, then keys whose hashes it lacks
+
+if answered then return {answered, {}} end
 
 take_ids()
 
-local held = {}
+local tokens = {}
 for _, client in ipairs(redis.call('HKEYS', consumers)) do
-  for _, value in ipairs(redis.call('HVALS', leased_of .. client)) do
-    local _, raw = split_lease(value)
-    local record = read(raw)
-    if is_wanted(record) then held[id_of(record)] = true end
+  local leases = redis.call('HGETALL', leased_of .. client)
+  for at = 1, #leases, 2 do
+    local _, raw = split_lease(leases[at + 1])
+    if is_wanted(read(raw)) then table.insert(tokens, leases[at]) end
   end
 end
+if #unhashed > 0 then return {0, unhashed} end
 
-local free = {}
-for id in pairs(wanted) do
-  if held[id] then total = total + 1 else table.insert(free, id) end
-end
-remove('SREM', cancelled, free)
-remember({total, keys})
+total = total + #tokens
+insert('SADD', cancelled, tokens)
+remove('SREM', cancelled, ids)
+remember(total)
 write(true)
-return {total, keys}
+return {total, {}}

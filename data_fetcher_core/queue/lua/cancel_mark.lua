@@ -3,7 +3,7 @@
 -- KEYS: cancelled
 -- CHECKS: stats ring parked gates inflight paces criticals delayed dead consumers wake watched room
 -- REST: ids
--- RETURNS: what the whole cancellation answered if it was already done, else {-1, {}}
+-- RETURNS: what the whole cancellation answered if it was already done, else -1
 
 if answered then return answered end
 
@@ -11,4 +11,4 @@ local ids = {}
 for id in take do table.insert(ids, id) end
 insert('SADD', cancelled, ids)
 write(true)
-return {-1, {}}
+return -1

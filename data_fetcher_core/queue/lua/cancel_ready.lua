@@ -4,8 +4,10 @@
 -- INCLUDE: writes records cancel lists lanes commit
 -- KEYS: criticals
 -- ARGV: priority offset walks_seen lane_count
--- REST: lanes, of which the first is begun at this priority and offset; then ids
--- RETURNS: lanes finished, then priority, offset and walks to go on with
+-- REST: lanes, of which the first is begun at this priority and offset; then ids, then keys and
+--   their hashes
+-- RETURNS: lanes finished, then priority, offset and walks to go on with; then keys whose hashes
+--   it lacks
 
 local tombstone = '\0cancelled'
 local names, hits = {}, {}
@@ -59,10 +61,12 @@ while finished < #names and budget > 0 do
   budget = budget - 1
 end
 
+if #unhashed > 0 then return {0, priority, offset, walks, unhashed} end
+
 for _, hit in ipairs(hits) do
   for _, index in ipairs(hit.marked) do insert('LSET', hit.key, {index, tombstone}) end
   remove('LREM', hit.key, {-#hit.marked, tombstone})
 end
 drop_waiting('ready', all_dropped)
 commit({urgent = true})
-return {finished, priority, offset, walks}
+return {finished, priority, offset, walks, {}}

@@ -4,14 +4,26 @@
 -- KEYS: state stats ring parked gates arrivals paces criticals inflight delayed dead consumers
 -- KEYS: cancelled checkpoints results ops wake watched room
 -- STEMS: ready_of seen_of leased_of wake_of
--- ARGV: generation new_generation
+-- ARGV: generation new_generation remembered
 -- RETURNS: 1 if there is more
 
 -- If it was forgotten before, what is here now is another run. From the first part on the run is
 -- one that is being forgotten, so that whoever opens it can finish what was interrupted.
-local stored = redis.call('HGET', state, 'generation')
-if stored ~= generation and stored ~= tostring(FORGETTING) then return 0 end
-insert('HSET', state, {'generation', FORGETTING})
+local stored = redis.call('HMGET', state, 'generation', 'ended')
+local ended = stored[2] or ''
+if stored[1] ~= generation and stored[1] ~= tostring(FORGETTING) then return 0 end
+
+-- Generations that were forgotten, the last one first: who knows one of them has not lost it.
+local function with_this_one()
+  local names = {}
+  for name in (generation .. ' ' .. ended):gmatch('%S+') do
+    if #names < tonumber(remembered) then table.insert(names, name) end
+  end
+  return table.concat(names, ' ')
+end
+
+if stored[1] == generation then ended = with_this_one() end
+insert('HSET', state, {'generation', FORGETTING, 'ended', ended})
 
 local function drop_lanes(zset)
   local names = redis.call('ZRANGE', zset, 0, STEP - 1)
@@ -53,5 +65,5 @@ if more_ring or more_parked or more_seen or more_wakes then return 1 end
 
 redis.call('UNLINK', stats, ring, parked, gates, arrivals, paces, criticals, inflight, delayed,
   dead, consumers, cancelled, checkpoints, results, ops, wake, watched, room, state)
-redis.call('HSET', state, 'layout', LAYOUT, 'generation', new_generation)
+redis.call('HSET', state, 'layout', LAYOUT, 'generation', new_generation, 'ended', ended)
 return 0

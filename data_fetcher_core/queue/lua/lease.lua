@@ -141,8 +141,14 @@ local function visit(lanes)
   for _, lane in ipairs(lanes) do
     if not wants_more() then return end
     local turn = lane.turn
-    if not lane.lists then open_lane(lane) end
-    serve(lane)
+    -- The limit may be lower than when it got its turn.
+    place(lane)
+    if lane.turn then
+      if not lane.lists then open_lane(lane) end
+      serve(lane)
+    else
+      removed = removed + 1
+    end
     if lane.turn and lane.turn ~= turn then back[#back + 1] = lane end
   end
 end
@@ -258,6 +264,8 @@ count('leased', #grants)
 if restricted and #grants == 0 then
   insert('SADD', watched, wanted_lanes)
   insert('SADD', watched, steal_lanes)
+  -- Nobody says when it waits no more. Who still does asks again soon, and is listed anew.
+  if redis.call('TTL', watched) < 0 then insert('EXPIRE', watched, {86400}) end
 end
 write_paces()
 write_criticals()

@@ -10,7 +10,7 @@ end
 local done = take_back(leases, function(lane, lease)
   if not lease.record then
     bury_unreadable(lease.raw)
-  elseif not is_dropped(lease.record) then
+  elseif not is_dropped(lease.record, lease.token) then
     put_in_front(lane, lease.raw)
   end
 end)

@@ -9,7 +9,7 @@ if redis.call('HGET', consumers, client) ~= beat_seen then return {0, 0} end
 
 local done = take_back(leases_in_order(), function(lane, lease)
   if not lease.record then return bury_unreadable(lease.raw) end
-  if is_dropped(lease.record) then return end
+  if is_dropped(lease.record, lease.token) then return end
   local deaths = math.min(lease.record.deaths + 1, 65535)
   local raw = lease.raw:sub(1, 6) .. struct.pack('>H', deaths) .. lease.raw:sub(9)
   if deaths >= max_deaths then

@@ -35,6 +35,7 @@ learn(names)
 
 for _, record in ipairs(records) do
   local raw, lane = record.raw, known[lane_of(record)]
+  if any_marked then unmark(id_of(record)) end
   make_ready(lane,
     raw:sub(1, 4) .. string.rep('\0', 4) .. raw:sub(9, 16) .. string.rep('\0', 8) .. raw:sub(25))
   place(lane)

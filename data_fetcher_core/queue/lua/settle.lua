@@ -49,7 +49,7 @@ end
 
 local function finish(settlement, lease)
   if any_marked then look_into(lease) end
-  if lease.record then unmark(lease.record) end
+  if lease.record then take_mark(lease.record, settlement.token) end
   if settlement.result then table.insert(results_added, settlement.result) end
   count(settlement.move == MOVE_COMPLETE and 'completed' or 'cancelled', 1)
 end
@@ -92,7 +92,7 @@ local function settle(settlement, lease)
     return OUTCOME_DONE
   end
   look_into(lease)
-  if lease.record and is_dropped(lease.record) then return OUTCOME_CANCELLED end
+  if lease.record and is_dropped(lease.record, settlement.token) then return OUTCOME_CANCELLED end
   move_on(settlement, lane, lease)
   return OUTCOME_DONE
 end

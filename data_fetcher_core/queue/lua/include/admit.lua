@@ -14,7 +14,7 @@ local function unpack_request(packed)
   end
   local lane_start = start + HEADER_SIZE + id_size
   return {delay = delay, expires_in = expires_in, hash = hash, told_id = told_id,
-    packed = packed, start = start, priority = priority,
+    packed = packed, start = start, priority = priority, lane_start = lane_start,
     lane = packed:sub(lane_start, lane_start + lane_size - 1)}
 end
 
@@ -62,6 +62,8 @@ local function accept(request)
   count('enqueued', 1)
   local expires_at = request.expires_in > 0 and now + request.expires_in or 0
   local packed, start = request.packed, request.start
+  -- What is accepted now is not what was to be cancelled.
+  if any_marked then unmark(packed:sub(start + HEADER_SIZE, request.lane_start - 1)) end
   local raw = packed:sub(start, start + 7) .. instant_bytes .. struct.pack('>I8', expires_at)
     .. packed:sub(start + 24)
   if request.delay > 0 then return make_wait(raw, request.delay) end

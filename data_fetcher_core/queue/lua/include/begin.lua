@@ -5,12 +5,13 @@
 local stored = redis.call('HMGET', state, 'generation', 'number', 'option:capacity',
   'option:max_deaths', 'option:ageing_step', 'option:critical_burst', 'option:lane_interval',
   'option:lane_burst', 'option:lane_concurrency', 'option:max_keyed')
-if not stored[1] then
+if stored[1] ~= generation then
+  local ended = ' ' .. (redis.call('HGET', state, 'ended') or '') .. ' '
+  if ended:find(' ' .. generation .. ' ', 1, true) then
+    return redis.error_reply('DFC_FORGOTTEN this run was forgotten and begun anew')
+  end
   return redis.error_reply(
     'DFC_LOST the store no longer holds this run: it was emptied, or replaced by another')
-end
-if stored[1] ~= generation then
-  return redis.error_reply('DFC_FORGOTTEN this run was forgotten and begun anew')
 end
 
 -- Numbers given to redis.call keep all their digits; as text they would keep 14.

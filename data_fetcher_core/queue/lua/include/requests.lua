@@ -47,19 +47,24 @@ local function bury_unreadable(raw)
   bury(raw, REASON_CORRUPT, 'unreadable')
 end
 
--- Take the mark of a cancelled request away; whether it had one.
-local function unmark(record)
-  if not any_marked then return false end
-  local id = id_of(record)
-  if unmarked[id] or redis.call('SISMEMBER', cancelled, id) == 0 then return false end
-  unmarked[id] = true
-  remove('SREM', cancelled, {id})
+-- Take a mark away; whether there was one.
+local function unmark(name)
+  if unmarked[name] or redis.call('SISMEMBER', cancelled, name) == 0 then return false end
+  unmarked[name] = true
+  remove('SREM', cancelled, {name})
   return true
 end
 
+-- Whether it was cancelled: by its id while that is under way, then by the token of its lease. A
+-- token is of this delivery alone: another request may have entered under the id since.
+local function take_mark(record, token)
+  if not any_marked then return false end
+  return token and unmark(token) or unmark(id_of(record))
+end
+
 -- A cancelled request goes no further than its next move.
-local function is_dropped(record)
-  if not unmark(record) then return false end
+local function is_dropped(record, token)
+  if not take_mark(record, token) then return false end
   count('cancelled', 1)
   return true
 end

@@ -7,6 +7,14 @@ local function signal(key)
   if redis.call('LLEN', key) == 0 then insert('RPUSH', key, {'1'}) end
 end
 
+-- Nobody may be there to take it. Who comes later asks before it waits.
+local function signal_lane(name)
+  local key = wake_of .. name
+  if redis.call('LLEN', key) > 0 then return end
+  insert('RPUSH', key, {'1'})
+  insert('EXPIRE', key, {60})
+end
+
 local function silence(key)
   if redis.call('LLEN', key) > 0 then drop(key) end
 end
@@ -27,7 +35,7 @@ local function wake_watchers(names)
   for first = 1, #names, STEP do
     local page = {unpack(names, first, math.min(first + STEP - 1, #names))}
     for at, is_watched in ipairs(redis.call('SMISMEMBER', watched, unpack(page))) do
-      if is_watched == 1 then signal(wake_of .. page[at]) end
+      if is_watched == 1 then signal_lane(page[at]) end
     end
   end
 end
