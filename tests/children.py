@@ -18,7 +18,7 @@ from typing import Any
 from data_fetcher_core import Entry
 from data_fetcher_core.errors import LeaseLost
 from data_fetcher_core.kv_store import create_kv_store
-from data_fetcher_core.queue import KVStoreQueue, Lease
+from data_fetcher_core.queue import KVStoreQueue, Lease, QueueOptions
 
 NAMESPACE = "fetch:test"
 _ROOT = Path(__file__).parents[1]
@@ -63,13 +63,13 @@ async def _told_to_go_on() -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
-def _open(url: str) -> KVStoreQueue:
-    return KVStoreQueue(create_kv_store(url), NAMESPACE)
+def _open(url: str, **options: Any) -> KVStoreQueue:
+    return KVStoreQueue(create_kv_store(url), NAMESPACE, options=QueueOptions(**options))
 
 
-async def hold(url: str, count: str) -> None:
+async def hold(url: str, count: str, lease_ttl: str = "30") -> None:
     """Lease some, and say which; when told to go on, complete them and say whether that went."""
-    queue = _open(url)
+    queue = _open(url, lease_ttl=float(lease_ttl))
     leases = await queue.lease(int(count))
     _say([lease.item for lease in leases])
     await _told_to_go_on()

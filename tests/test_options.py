@@ -11,7 +11,6 @@ from data_fetcher_core import Priority, QueueOptions
 from data_fetcher_core.core import PRIORITY_LABELS
 from data_fetcher_core.errors import ConfigurationError, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
-from data_fetcher_core.queue.consumers import promise_of
 from data_fetcher_core.queue.engine import Addition, NewRequest, Op
 from data_fetcher_core.queue.options import SHARED, microseconds
 from data_fetcher_core.queue.records import Record
@@ -37,7 +36,6 @@ NOT_DURATIONS: list[Any] = [-1, -1e-9, True, "5", None, float("nan"), float("inf
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "max_attempts": (2, 3),
     "max_deaths": (2, 3),
-    "lease_ttl": (5.0, 9.5),
     "capacity": (10, 20),
     "max_keyed": (10, 20),
     "lane_interval": (1.0, 2.5),
@@ -266,38 +264,20 @@ async def test_update_changes_only_what_it_names(make_queue: MakeQueue) -> None:
 
 
 async def test_local_options_are_each_ones_own(make_queue: MakeQueue) -> None:
-    await make_queue(op_timeout=5.0, dead_retention=5.0, on_full="raise").size()
-    other = make_queue(op_timeout=9.0, dead_retention=9.0, on_full="wait")
+    await make_queue(lease_ttl=5.0, op_timeout=5.0, dead_retention=5.0, on_full="raise").size()
+    other = make_queue(lease_ttl=9.0, op_timeout=9.0, dead_retention=9.0, on_full="wait")
     assert await other.size() == 0
-
-
-async def test_who_names_no_lease_ttl_lives_by_the_one_that_is_stored(
-    make_queue: MakeQueue,
-) -> None:
-    """It beats, judges, doubts and asks again by it."""
-    await make_queue(lease_ttl=6.0).size()
-    queue = make_queue()
-    client = await client_of(queue)
-    assert (client.options.lease_ttl, promise_of(client.name)) == (6.0, 6.0)
-    assert client.options.patience_for("add") == pytest.approx(4.8)
-    assert (await queue.open_session())._heart.interval == 1.0
-
-
-async def test_a_lease_ttl_shorter_than_a_store_can_count(make_queue: MakeQueue) -> None:
-    await make_queue(lease_ttl=1e-9).size()
-    assert (await client_of(make_queue())).options.lease_ttl == 1e-6
 
 
 async def test_what_is_decided_by_a_process_goes_on_as_it_was_opened(
     make_queue: MakeQueue,
 ) -> None:
-    """An update of these counts for who opens the run from then on, and for all others later."""
-    await make_queue(max_attempts=9, lease_ttl=9.0).enqueue(["a", "b"])
+    """An update of it counts for who opens the run from then on, and for all others later."""
+    await make_queue(max_attempts=9).enqueue(["a", "b"])
     first = make_queue()
     await first.size()
-    later = make_queue(max_attempts=1, lease_ttl=5.0, update=True)
-    for queue, ttl, then in ((first, 9.0, {"ready": 2}), (later, 5.0, {"ready": 1, "dead": 1})):
-        assert (await client_of(queue)).options.lease_ttl == ttl
+    later = make_queue(max_attempts=1, update=True)
+    for queue, then in ((first, {"ready": 2}), (later, {"ready": 1, "dead": 1})):
         (lease,) = await queue.lease()
         await lease.release(error="no")
         assert await places(queue) == then

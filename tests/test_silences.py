@@ -102,7 +102,7 @@ async def test_a_shorter_lease_takes_nothing_from_those_who_beat_by_a_longer_one
     first = make_queue(lease_ttl=30.0)
     await first.enqueue(["held"])
     (lease,) = await first.lease()
-    second = make_queue(lease_ttl=2.0, update=True)
+    second = make_queue(lease_ttl=2.0)
     await second.sweep()
     for _ in range(4):
         clock.advance(0.7)
@@ -120,7 +120,7 @@ async def test_and_what_they_held_is_found_after_the_longer_one(
     await first.enqueue(["held"])
     (lease,) = await first.lease()
     await (await client_of(first)).tasks.cancel()
-    second = make_queue(lease_ttl=2.0, update=True)
+    second = make_queue(lease_ttl=2.0)
     await second.sweep()
     clock.advance(29.0)
     await second.sweep()
@@ -136,10 +136,10 @@ async def test_and_what_they_held_is_found_after_the_longer_one(
 async def test_those_who_were_stopped_together_do_not_take_each_other_for_dead(
     make_queue: MakeQueue, store_url: str, shows: Evidence
 ) -> None:
-    """They name no ``lease_ttl``, and take the one that the run was begun with."""
     lease_ttl = 3.0
+    orders = store_url, 1, lease_ttl
     await make_queue(clock=SYSTEM_CLOCK, lease_ttl=lease_ttl).enqueue(["a", "b"])
-    with child("hold", store_url, 1) as first, child("hold", store_url, 1) as second:
+    with child("hold", *orders) as first, child("hold", *orders) as second:
         assert sorted(said(first) + said(second)) == ["a", "b"]
         await asyncio.sleep(lease_ttl / 2)  # until each has heard of the other
         for process in (first, second):

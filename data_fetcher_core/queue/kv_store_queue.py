@@ -363,7 +363,7 @@ class KVStoreQueue:
         client = Client(
             self._engine,
             namespace=self._namespace,
-            options=self._options.as_stored(stored),
+            options=self._options,
             max_attempts=int(stored["max_attempts"]),
             serializer=self._serializer,
             clock=self._clock,

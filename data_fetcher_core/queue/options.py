@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from data_fetcher_core.core import PRIORITY_LABELS, Priority
@@ -24,8 +24,8 @@ class QueueOptions:
 
     Those marked *shared* are stored by whoever opens the run first. Who opens it later and names
     another value is refused, or changes it for all with ``update=True``; a lane that cannot be
-    served at that moment learns of it with its next move. With ``max_attempts`` and ``lease_ttl``
-    everybody goes on as it was opened.
+    served at that moment learns of it with its next move. With ``max_attempts`` everybody goes on
+    as it was opened.
     """
 
     max_attempts: int = 4
@@ -35,7 +35,10 @@ class QueueOptions:
     retry: RetryPolicy = field(default_factory=FixedDelays)
     """How long to wait after a failure: 1, 5, then 30 seconds."""
     lease_ttl: float = 30.0
-    """Shared. How long a consumer may be silent before its leases are taken from it."""
+    """How long a consumer may be silent before its leases are taken from it.
+
+    Its name tells the others: each is judged by its own.
+    """
     op_timeout: float = 10.0
     """How long one operation may take, repeats included, before it raises StoreUnavailable.
 
@@ -110,15 +113,10 @@ class QueueOptions:
     def shared_and_given(self) -> list[str]:
         return [name for name in SHARED if name in self.given]
 
-    def as_stored(self, stored: Mapping[str, str]) -> Self:
-        """These, with the ``lease_ttl`` of the run: all who share it beat and judge by one."""
-        return replace(self, lease_ttl=int(stored["lease_ttl"]) / 1e6)
-
 
 SHARED = (
     "max_attempts",
     "max_deaths",
-    "lease_ttl",
     "capacity",
     "max_keyed",
     "lane_interval",
