@@ -67,7 +67,8 @@ class FetchLife:
         fetcher = Fetcher(_OPTIONS, clock=process.clock, subscriber=lambda _: None)
         with suppress(StoreError):
             result = await fetcher.run(plan, self._stop)
-            self._finished = result.is_finished
+            # Who was asked to go gave back what it could not settle in time, and was not the last.
+            self._finished = result.is_finished and not self._stop.is_asked
 
 
 _OPTIONS = FetcherOptions(
