@@ -160,8 +160,11 @@ async def test_cancelled_calls_mix_up_nothing_and_leave_nothing_open(
 
     async with open_run(redis_proxy.url, max_attempts=1000) as queue:
         callers = [Caller(queue, ledger, dice) for _ in range(10)]
-        await asyncio.gather(*(caller.call(f"warm {n}") for n, caller in enumerate(callers)))
         redis_proxy.fault(dawdle, times=float("inf"))
+        # Every kind of call at once, and a beat beside them: as many connections as will be used.
+        for turn in range(10):
+            calls = (caller.call(f"warm {turn} of {n}") for n, caller in enumerate(callers))
+            await asyncio.gather(queue.sweep(), *calls)
         files, clients = open_files(), redis_server.connected_clients()
         turn = 0
         while sum(caller.cancelled for caller in callers) < times:
