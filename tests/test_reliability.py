@@ -7,11 +7,12 @@ import sys
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.evidence import Evidence, Figure
-from tests.reliability.__main__ import main
+from tests.reliability.__main__ import FIGURES, main
 from tests.reliability.circumstances import package
 from tests.reliability.faults import CATALOGUE, Fault
 from tests.reliability.judging import Line, Verdict, holds, lines, verdict
@@ -365,3 +366,21 @@ def test_the_page_is_that_of_the_figures() -> None:
     docs = TESTS_FOLDER.parent / "docs"
     kept, page = load(docs / "reliability" / "figures.json"), (docs / "reliability.md").read_text()
     assert page == markdown(kept, docs / "reliability", written_at(page))
+
+
+def test_the_page_is_written_in_the_order_in_which_figures_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would not be that of its figures until somebody writes it again."""
+    figures, page = tmp_path / "figures.json", tmp_path / "page.md"
+
+    def prove(options: Any, rows: Any, kept: Kept, teller: Any) -> None:
+        for name in ("power", "fuzz"):
+            kept.outputs[name] = Output(MONDAY, f"tests.{name}", 0, 1.0, f"{name} said this")
+        save(options.json, kept)
+
+    monkeypatch.setattr("tests.reliability.__main__.prove", prove)
+    main(["--json", str(figures), "--markdown", str(page)])
+    text = page.read_text()
+    assert "fuzz said this" in text
+    assert text == markdown(load(figures), FIGURES.parent, written_at(text))

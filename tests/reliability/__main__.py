@@ -152,9 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.source and not options.source.exists():
         parse.error(f"--from {options.source}: there is no such file")
     rows, teller = options.only or list(CATALOGUE), Teller(sys.stdout)
-    kept = load(options.source or options.json)
     if not options.source:
-        prove(options, rows, kept, teller)
+        prove(options, rows, load(options.json), teller)
+    # As it is kept: in the order in which whoever writes the page again will find it.
+    kept = load(options.source or options.json)
     options.markdown.write_text(markdown(kept, FIGURES.parent, package()), encoding="utf-8")
     return judge(rows, kept, teller)
 
