@@ -16,6 +16,7 @@ import pytest
 from data_fetcher_core.queue.standstill import watched
 from data_fetcher_core.testing import ManualClock
 from tests.fault_support import open_run
+from tests.harness import as_time_passes, client_of
 from tests.waiting import until
 
 TTL = 0.9
@@ -90,6 +91,26 @@ def test_a_loop_that_is_not_run_is_not_blocked(caplog: pytest.LogCaptureFixture)
     while watching() and time.monotonic() < deadline:
         block(0.01)
     assert (watching(), told(caplog)) == (0, [])
+
+
+async def test_without_a_thread_to_spare_the_heart_beats_all_the_same(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    async with open_run("memory://", clock=clock, lease_ttl=TTL) as queue:
+        await queue.enqueue(["one"])
+        (lease,) = await queue.lease()
+        client = await client_of(queue)
+        heard_at = client.heard_at
+
+        async def has_beaten() -> bool:
+            return bool(client.heard_at > heard_at)
+
+        await as_time_passes(clock, has_beaten, step=TTL / 6)
+        await lease.complete()
 
 
 STOPPED = f"""

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _log = logging.getLogger("data_fetcher_core.queue")
 # One long wait would also be over when the whole process was stopped, and nobody was to blame.
@@ -24,7 +24,9 @@ _FRAMES = 6
 def watched(loop: asyncio.AbstractEventLoop, lease_ttl: float) -> Iterator[None]:
     """From the loop's own thread: meanwhile it is told who blocks it for a third of a lease."""
     watch = _Watch(loop, lease_ttl)
-    threading.Thread(target=watch.run, name="loop watch", daemon=True).start()
+    # Where there is no thread to be had, the heart beats unwatched.
+    with suppress(RuntimeError):
+        threading.Thread(target=watch.run, name="loop watch", daemon=True).start()
     try:
         yield
     finally:
