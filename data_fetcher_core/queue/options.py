@@ -148,8 +148,7 @@ def agree(stored: Mapping[str, str], options: QueueOptions) -> None:
 
 
 def _stored(name: str, value: float) -> str:
-    # However short, what is above 0 stays above 0.
-    return str((round(value * 1e6) or math.ceil(value)) if name in _DURATIONS else int(value))
+    return str(round(value * 1e6) if name in _DURATIONS else int(value))
 
 
 def _shown(name: str, stored: str) -> str:
