@@ -7,9 +7,12 @@ import asyncio
 import logging
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,8 +23,10 @@ from data_fetcher_core.kv_store.sqlite.reserve import Reserve
 from data_fetcher_core.testing import ManualClock
 from tests.demands import demanded_disk
 from tests.evidence import Evidence
+from tests.small_disks import SmallDisk
 from tests.sqlite_support import Tap, child, everything, put, sqlite_error
 
+RESERVE = 512 * 1024
 # A disk of 1 MB, filled up, settled from, emptied and filled again. On a system where nothing can
 # be mounted the connection counts the bytes in the directory and says what SQLite would say.
 SMALL_DISK = """
@@ -98,14 +103,14 @@ async def main():
     fill()
     assert await store.transact(keys) == [*accepted[-10:], b"note"]
     await store.transact(drop(b"note"), urgent=True)
-    assert not reserve.exists() and await refused(store)
+    assert reserve.stat().st_size < 512 * 1024 and await refused(store)
     say("reopened")
     filler.unlink()
     clock.advance(0.5)
     assert await refused(store)
     clock.advance(1.0)
     await store.transact(add(b"again"))
-    assert reserve.stat().st_size == 256 * 1024
+    assert reserve.stat().st_size == 512 * 1024
     assert await store.transact(keys) == [*accepted[-10:], b"again"]
     await store.close()
     assert integrity(place / "runs.db") == "ok"
@@ -247,7 +252,7 @@ async def test_what_the_log_will_add_always_fits_into_the_reserve(path: Path) ->
             await store.transact(put(b"%d" % i, bytes(row)))
             with closing(sqlite3.connect(path)) as connection:
                 (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            assert pages * 4096 - path.stat().st_size < reserve / 2 + row
+            assert pages * 4096 - path.stat().st_size < reserve / 4 + row
         assert path.with_name("runs.db-wal").stat().st_size < 3_000_000
 
 
@@ -275,18 +280,53 @@ async def test_a_reserve_that_was_only_lent_is_no_warning(
         tap.fail("PRAGMA wal_checkpoint", full)
         await store.transact(put(b"b"))
         await store.transact(put(b"c"))
-    assert path.with_name("runs.db-reserve").stat().st_size == 256 * 1024
+    assert path.with_name("runs.db-reserve").stat().st_size == RESERVE
     assert not caplog.records
 
 
-def test_a_reserve_that_was_lent_and_cannot_be_put_back(
-    path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+def test_of_a_reserve_that_was_lent_half_the_room_is_kept(
+    path: Path,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path.write_bytes(b"more than the disk has")
-    reserve, seen = Reserve(path, 1 << 60, clock), list[bool]()
+    _leave(monkeypatch, blocks=5)
+    path.write_bytes(bytes(RESERVE))
+    reserve, seen = Reserve(path, RESERVE, clock), list[bool]()
     reserve.lend(lambda: seen.append(path.exists()))
     assert (seen, reserve.refusing) == ([False], True)
+    assert path.stat().st_size == 2 * 4096
+    reserve.lend(lambda: None)
     assert [record.message.split(":")[0] for record in caplog.records] == ["the disk is full"]
+
+
+def test_a_reserve_is_given_up_by_halves_and_made_whole_again(
+    path: Path,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reserve = Reserve(path, RESERVE, clock)
+    reserve.look()
+    lengths = []
+    while reserve.spend():
+        lengths.append(path.stat().st_size)
+    assert lengths == [RESERVE >> n for n in range(1, 8)]
+    assert reserve.refusing
+    assert len(caplog.records) == 1
+    _leave(monkeypatch, blocks=RESERVE // 4096 - 2)
+    clock.advance(1.0)
+    reserve.look()
+    assert (reserve.refusing, path.stat().st_size) == (True, 4096)
+    _leave(monkeypatch, blocks=RESERVE // 4096 - 1)
+    clock.advance(1.0)
+    reserve.look()
+    assert (reserve.refusing, path.stat().st_size) == (False, RESERVE)
+
+
+def _leave(monkeypatch: pytest.MonkeyPatch, *, blocks: int) -> None:
+    status = SimpleNamespace(f_bavail=blocks, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _: status)
 
 
 async def test_what_cannot_be_removed_makes_no_room(path: Path) -> None:
@@ -324,7 +364,57 @@ def test_a_store_closed_on_a_full_disk_leaves_no_log(tmp_path: Path) -> None:
             other.rest()
         left = {file.name: file.stat().st_size for file in disk.seen(disk.place).iterdir()}
     assert left.keys() == {"filler", "runs.db", "runs.db-lock", "runs.db-reserve"}
-    assert left["runs.db-reserve"] == 256 * 1024
+    assert left["runs.db-reserve"] == RESERVE
+
+
+_SETTLED_FULL = """
+async def main():
+    store = SQLiteStore(sys.argv[1])
+    for i in range(50):
+        await store.transact(lambda tx: tx.put_many([(b"%d" % i, bytes(1000))]))
+    say("kept")
+    wait()
+    for i in range(400):
+        await store.transact(lambda tx: tx.put_many([(b"%d done" % i, bytes(300))]), urgent=True)
+    say("settled")
+    wait()
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_what_settling_adds_is_moved_with_room_that_is_kept_for_it(tmp_path: Path) -> None:
+    """The log had taken all that was given up: nothing was left to make the database longer by."""
+    with demanded_disk(tmp_path / "disk") as disk:
+        reserve = disk.seen(disk.place / "runs.db-reserve")
+        with child(_SETTLED_FULL, disk.place / "runs.db", wrap=disk.wrap) as other:
+            other.expect("kept")
+            with _kept_full(disk, lambda: reserve.exists() and reserve.stat().st_size >= RESERVE):
+                other.tell()
+                other.expect("settled")
+            disk.make_room()
+            other.tell()
+            other.rest()
+
+
+@contextmanager
+def _kept_full(disk: SmallDisk, may_go_on: Callable[[], bool]) -> Iterator[None]:
+    """Somebody else takes what room there is, but for what the store gives up for itself."""
+    over = threading.Event()
+
+    def fill() -> None:
+        while not over.wait(0.005):
+            disk.fill(may_go_on)
+
+    disk.fill(may_go_on)
+    with ThreadPoolExecutor(1) as pool:
+        filling = pool.submit(fill)
+        try:
+            yield
+        finally:
+            over.set()
+            filling.result()
 
 
 async def test_no_reserve_where_none_is_wanted(path: Path) -> None:

@@ -101,7 +101,7 @@ class RedisPlace:
 
 
 # As large as a store makes it by itself.
-_RESERVE = 256 * 1024
+_RESERVE = 512 * 1024
 
 
 class SQLitePlace:

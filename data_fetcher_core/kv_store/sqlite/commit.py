@@ -79,7 +79,7 @@ class GroupCommit:
         if _wants_room(outcome) and (step.urgent or not reserve.refusing):
             self._session.make_room()
             outcome = self._attempt(step)
-        if _wants_room(outcome) and step.urgent and reserve.spend():
+        while _wants_room(outcome) and step.urgent and reserve.spend():
             self._session.shorten_log()
             outcome = self._attempt(step)
         if _wants_room(outcome) and not reserve.refusing:

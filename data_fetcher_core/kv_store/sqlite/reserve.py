@@ -2,13 +2,15 @@
 
 On a full disk even a DELETE fails, for it is written to the log first. So a file lies beside the
 database that can be given up: then what is settled still passes, and nothing new is taken in until
-the file could be put back.
+the file is whole again.
+
+It is given up by halves. A log that had all of the room could not be used again: moving it into the
+database makes that longer, if only by a page. What is kept is as much as was given, and so as much
+as the log can add: it is lent for moving the log, and put back from what the log leaves.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 import os
 import tempfile
@@ -23,6 +25,8 @@ _log = logging.getLogger("data_fetcher_core.kv_store.sqlite")
 _LOOK_AGAIN = 1.0
 # About what SQLite needs to open a database: its index of the log, and a little.
 _LEAST_ROOM = 64 * 1024
+# File systems give and take whole blocks.
+_BLOCK = 4096
 
 
 class Reserve:
@@ -46,25 +50,28 @@ class Reserve:
             self.restore()
 
     def restore(self) -> None:
-        """Put the file back if it is gone; where that fails, nothing new is taken in."""
+        """Make the file whole; where that fails, nothing new is taken in."""
         self.refusing = not self._stands()
         if self.refusing:
             self._wait_a_little()
 
     def spend(self) -> bool:
-        """Give the file up; whether there was one."""
-        given = self._removed()
+        """Give half of the file up; whether that made room."""
+        before = self._length()
+        given = before >= 2 * _BLOCK and self._cut(_whole_blocks(before / 2))
         if given:
             self.refuse()
+        if given and before >= self._size:
             self._tell()
         return given
 
     def lend(self, use: Callable[[], object]) -> None:
-        """Make room for ``use`` and put the file back; it is given up only where that fails."""
+        """Make room for ``use`` and put the file back; some is given up where that fails."""
+        was_refusing = self.refusing
         if self._removed():
             use()
             self.restore()
-            if self.refusing:
+            if self.refusing and not was_refusing:
                 self._tell()
 
     def refuse(self) -> None:
@@ -89,6 +96,13 @@ class Reserve:
             return False
         return True
 
+    def _cut(self, length: int) -> bool:
+        try:
+            os.truncate(self._path, length)
+        except OSError:  # it is no file
+            return False
+        return True
+
     def _tell(self) -> None:
         _log.warning("the disk is full: %s was given up, only settling goes on", self._path)
 
@@ -96,11 +110,10 @@ class Reserve:
         self._next_look = self._clock.monotonic() + _LOOK_AGAIN
 
     def _stands(self) -> bool:
-        """Whether the file is there, put back if need be; one not wanted counts as there."""
+        """Whether the file is whole, made so if need be; one not wanted counts as whole."""
+        length = self._length()
         try:
-            if not self._size or self._whole():
-                return True
-            self._write()
+            return length >= self._size or self._lengthened(length)
         except OSError as error:
             if is_full(error):
                 return False
@@ -108,23 +121,44 @@ class Reserve:
             self._size = 0
         return True
 
-    def _whole(self) -> bool:
+    def _length(self) -> int:
         try:
-            return self._path.stat().st_size >= self._size
-        except FileNotFoundError:
-            return False
+            return self._path.stat().st_size
+        except OSError:  # it is not there, or cannot be: who tries to make it is told
+            return 0
 
-    def _write(self) -> None:
-        """Random bytes, for what compresses or is a hole takes no room that could be given up."""
+    def _lengthened(self, length: int) -> bool:
+        """Make it as long as there is room for; whether it is whole now.
+
+        Of random bytes, for what compresses or is a hole takes no room that could be given up.
+        """
+        by = _affordable(length, self._size, self._room())
+        if by:
+            self._append(os.urandom(by), after=length)
+        return length + by >= self._size
+
+    def _room(self) -> int:
         status = os.statvfs(self._path.parent)
-        if status.f_bavail * status.f_frsize < self._size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        return status.f_bavail * status.f_frsize
+
+    def _append(self, filling: bytes, *, after: int) -> None:
         try:
-            with self._path.open("wb") as file:
-                file.write(os.urandom(self._size))
+            with self._path.open("r+b" if after else "wb") as file:
+                file.seek(after)
+                file.write(filling)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+            self._cut(after)
             raise
+
+
+def _affordable(length: int, whole: int, room: int) -> int:
+    """How much longer to make it: whole, or not at all; where there is none, half of the room."""
+    if room >= whole - length:
+        return whole - length
+    return 0 if length else _whole_blocks(room / 2)
+
+
+def _whole_blocks(size: float) -> int:
+    return int(size // _BLOCK) * _BLOCK

@@ -75,15 +75,14 @@ class Session:
 
     def connection(self) -> sqlite3.Connection:
         """The connection, opened if need be."""
-        if self._connection is None:
+        while self._connection is None:
             try:
                 self._connection = self._open()
+                self.epoch = next(_epochs)
             except (OSError, *SQL_ERRORS) as error:
                 full = may_hide_full(error) and self.reserve.no_room()
                 if not (full and self.reserve.spend()):
                     raise
-                self._connection = self._open()
-            self.epoch = next(_epochs)
         return self._connection
 
     def check(self) -> None:
@@ -126,7 +125,7 @@ class Session:
         On a full disk the log can be used again only after it has been moved into the database.
         ``False`` if there was no room for that already.
         """
-        if self.reserve.size and self._growth(connection) * 2 > self.reserve.size:
+        if self.reserve.size and self._growth(connection) * 4 > self.reserve.size:
             return self._move_log(connection, "PASSIVE")
         return True
 

@@ -36,7 +36,7 @@ class SQLiteStore(TransactionalStore):
         *,
         synchronous: str = "FULL",
         busy_timeout: float = 5.0,
-        reserve_bytes: int = 256 * 1024,
+        reserve_bytes: int = 512 * 1024,
         default_ttl: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
         connect: Connect = connect,
