@@ -87,6 +87,11 @@ class NotedSite(Site):
         """How many different pages were asked for so far."""
         return len(self.page_counts())
 
+    @property
+    def answered_pages(self) -> int:
+        """How many of them were answered: others may be waiting until they are allowed."""
+        return len(self._answered)
+
     def lines(self) -> set[tuple[str, int, str]]:
         """URL, status and digest of every page: what the index must say."""
         return {
@@ -288,7 +293,7 @@ async def kill_one_after_another(
 
 async def come(crawl: Crawl, instant: Instant) -> None:
     """Until then the crawl gets no further than it has to, so that it cannot end before."""
-    pages = crawl.site.asked_pages if instant.pages is None else instant.pages
+    pages = crawl.site.answered_pages if instant.pages is None else instant.pages
     crawl.site.allow(pages + _AHEAD)
     if instant.pages is not None:
         await crawl.until_asked(instant.pages)

@@ -117,7 +117,7 @@ class Caller:
         self.cancelled = 0
 
     async def call(self, name: str) -> None:
-        act = self._dice.choice([self._enqueue, self._work, self._work, self._look])
+        act = self._dice.choice([self._enqueue, self._work, self._work, self.look])
         task = asyncio.ensure_future(act(name))
         await asyncio.wait([task], timeout=self._dice.choice([0.0, 0.002, 0.004, 0.008, 1.0]))
         task.cancel()
@@ -130,7 +130,8 @@ class Caller:
     async def _enqueue(self, name: str) -> None:
         await self._ledger.enqueue(self._queue, [name], lane=name[-1])
 
-    async def _look(self, name: str) -> None:
+    async def look(self, name: str) -> None:
+        """Nobody else's call can share its connection."""
         await self._queue.enqueue([], checkpoint={name: name})
         assert await self._queue.checkpoint(name) == name
 
@@ -161,7 +162,9 @@ async def test_cancelled_calls_mix_up_nothing_and_leave_nothing_open(
     async with open_run(redis_proxy.url, max_attempts=1000) as queue:
         callers = [Caller(queue, ledger, dice) for _ in range(10)]
         redis_proxy.fault(dawdle, times=float("inf"))
-        # Every kind of call at once, and a beat beside them: as many connections as will be used.
+        # Everybody at once, every kind of call, and a beat: as many connections as will be used.
+        looks = (caller.look(f"first of {n}") for n, caller in enumerate(callers))
+        await asyncio.gather(queue.sweep(), *looks)
         for turn in range(10):
             calls = (caller.call(f"warm {turn} of {n}") for n, caller in enumerate(callers))
             await asyncio.gather(queue.sweep(), *calls)

@@ -212,7 +212,7 @@ async def test_a_busy_process_on_a_slow_disk_lets_others_have_their_turn(path: P
     """
     with child(code, path) as other:
         other.expect("busy")
-        async with SQLiteStore(path, busy_timeout=0.5) as store:
+        async with SQLiteStore(path, busy_timeout=1.5) as store:
             for i in range(200):
                 await store.transact(put(b"%d" % i))
 
