@@ -23,7 +23,7 @@ from tests.evidence import Evidence, load
 from tests.simulation.__main__ import _BY_A_ZOMBIE, FOUND_WITHIN, _keep, _Progress, main
 from tests.simulation.ablations import ALL, BY_NAME, Ablation
 from tests.simulation.loop import Stuck, VirtualLoop, start_in
-from tests.simulation.plan import KINDS, REQUESTS, WORKERS, Plan, draw, skewed, straight
+from tests.simulation.plan import KINDS, SMALL, Plan, draw, skewed, straight
 from tests.simulation.process import Process, SkewedClock
 from tests.simulation.running import Summary, find, run_many, run_seeds, simulate, skew_clocks
 from tests.simulation.shrinking import shrink
@@ -48,10 +48,26 @@ def test_a_turn_that_waited_through_a_silence_is_not_taken_twice() -> None:
     assert simulate(draw(7816), "fetch").violations == ()
 
 
+def test_what_arrives_after_its_sender_has_left_is_dropped() -> None:
+    """It was sent twice, without a key: see what is not promised."""
+    assert simulate(draw(5554, SMALL)).violations == ()
+
+
 def test_a_world_has_eight_workers_and_forty_requests() -> None:
     for seed in range(20):
         plan = draw(seed)
-        assert (sum(plan.layout), len(plan.jobs)) == (WORKERS, REQUESTS) == (8, 40)
+        assert (sum(plan.layout), len(plan.jobs)) == (8, 40)
+
+
+def test_a_small_world_has_three_workers_at_most_and_eight_requests() -> None:
+    plans = [draw(seed, SMALL) for seed in range(40)]
+    assert {sum(plan.layout) for plan in plans} == {2, 3}
+    assert {len(plan.jobs) for plan in plans} == {8}
+
+
+def test_what_is_broken_shows_in_small_worlds_too() -> None:
+    for name in ("unfenced settle", "no operation ids", "a retry loses the request"):
+        assert find(BY_NAME[name], range(200), SMALL) is not None, name
 
 
 # --- the same again ----------------------------------------------------------------------------
@@ -156,6 +172,25 @@ def test_the_command_keeps_its_figures(
     assert kept["SIM", "worlds with a broken promise"] == 0
     assert kept["F27", "traces that differ by it"] == 0
     assert json.loads(figures.read_text())
+
+
+def test_the_command_keeps_small_worlds_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = tmp_path / "figures.json"
+    assert main(["--seeds", "40", "--small", "--json", str(figures)]) == 0
+    kept = {figure.what: figure.value for figure in load(figures)}
+    assert kept.keys() == {
+        "small worlds",
+        "small worlds a minute",
+        "small worlds with a broken promise",
+    }
+    assert kept["small worlds"] == 40
+
+
+def test_a_small_world_that_fails_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--ablation", "unfenced settle", "--small", "--seeds", "200"]) == 0
+    assert "--world queue --small\n" in capsys.readouterr().out
 
 
 def _figures_of(summary: Summary, asked: int) -> dict[tuple[str, str], float | str]:

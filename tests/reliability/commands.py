@@ -50,6 +50,13 @@ COMMANDS = {
             ("--seeds", "10000"),
         ),
         Command(
+            "simulation small",
+            "full",
+            60 * _MINUTES,
+            "tests.simulation",
+            ("--seeds", "10000", "--small"),
+        ),
+        Command(
             "chaos poison",
             "full",
             10 * _MINUTES,

@@ -384,7 +384,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "10,000 seeds of a virtual world around the real queue: crashes, partitions, skewed "
             "clocks, lost messages, cancellations",
             "no promise is broken; every deliberately broken variant is found within 2,000 seeds",
-            ("simulation",),
+            ("simulation", "simulation small"),
         ),
         Fault(
             "TIER-SHORT",

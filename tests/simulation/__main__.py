@@ -2,12 +2,13 @@
 
     python -m tests.simulation                       200 seeds
     python -m tests.simulation --seeds 10000 --json figures.json
+    python -m tests.simulation --seeds 10000 --small thousands a minute
     python -m tests.simulation --seed 4711           one seed again, with its history if it fails
     python -m tests.simulation --ablation all        does it find what is broken on purpose?
 
-A seed is a world of 8 workers and 40 requests; every fourth is also one in which the fetcher works
-on a run. Exit codes: 0 every promise held (or every ablation was found), 1 one was broken (or not
-found), 2 bad usage.
+A seed is a world of 8 workers and 40 requests, or with --small of 2 or 3 workers and 8 requests;
+every fourth is also one in which the fetcher works on a run. Exit codes: 0 every promise held (or
+every ablation was found), 1 one was broken (or not found), 2 bad usage.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from tests.evidence import Evidence
 from tests.simulation.ablations import ALL, BY_NAME, Ablation
-from tests.simulation.plan import KINDS, Plan, draw
+from tests.simulation.plan import KINDS, SMALL, WHOLE, Plan, Size, draw
 from tests.simulation.running import Summary, find, run_many, simulate, skew_clocks
 from tests.simulation.showing import report
 from tests.simulation.shrinking import shrink
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.ablation:
             held = _search(asked, evidence)
         elif asked.seed is not None:
-            held = _replay(asked.seed, asked.world)
+            held = _replay(draw(asked.seed, _size(asked)), asked.world)
         else:
             held = _simulate(asked, evidence)
     except AssertionError as broken:
@@ -66,6 +67,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--ablation", metavar="NAME", choices=("all", *BY_NAME), help="'all', or one of --list"
     )
+    parser.add_argument("--small", action="store_true", help="worlds of 2 or 3 workers")
     parser.add_argument("--list", action="store_true", help="name what can be broken")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     asked = parser.parse_args(arguments)
@@ -73,6 +75,10 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         print(*(f"{ablation.name} ({ablation.world})" for ablation in ALL), sep="\n")
         parser.exit()
     return asked
+
+
+def _size(asked: argparse.Namespace) -> Size:
+    return SMALL if asked.small else WHOLE
 
 
 def _positive(text: str) -> int:
@@ -89,12 +95,13 @@ def _simulate(asked: argparse.Namespace, evidence: Evidence) -> bool:
     seeds = range(asked.first, asked.first + (asked.seeds or 200))
     print(f"seeds {seeds[0]} to {seeds[-1]}, {asked.jobs} at a time")
     progress = _Progress(len(seeds))
-    summary = run_many(seeds, asked.jobs, progress.tell)
+    summary = run_many(seeds, asked.jobs, progress.tell, _size(asked))
     progress.end(summary)
     for seed, world in summary.failures[:_MOST_SHOWN]:
-        _replay(seed, world)
+        _replay(draw(seed, _size(asked)), world)
     if asked.json is not None:
-        _keep(summary, len(seeds), progress, evidence)
+        keep = _keep_small if asked.small else _keep
+        keep(summary, len(seeds), progress, evidence)
     return not summary.failures
 
 
@@ -111,6 +118,13 @@ def _keep(summary: Summary, asked: int, progress: _Progress, evidence: Evidence)
     cut_short = figures["operations cut short"]
     evidence("F11", "operations cancelled at any await", cut_short, at_least=1)
     _keep_promises(summary, evidence)
+
+
+def _keep_small(summary: Summary, asked: int, progress: _Progress, evidence: Evidence) -> None:
+    """Under names of their own: the others are held to the number of whole worlds."""
+    evidence("SIM", "small worlds", summary.seeds, at_least=asked)
+    evidence("SIM", "small worlds a minute", round(progress.pace(summary)), told=True)
+    evidence("SIM", "small worlds with a broken promise", len(summary.failures), exactly=0)
 
 
 def _keep_promises(summary: Summary, evidence: Evidence) -> None:
@@ -173,12 +187,13 @@ def _named(failures: Sequence[tuple[int, str]]) -> str:
 # --- one seed ----------------------------------------------------------------------------------
 
 
-def _replay(seed: int, world: str, ablation: Ablation | None = None) -> bool:
-    result = simulate(draw(seed), world, ablation)
+def _replay(plan: Plan, world: str, ablation: Ablation | None = None) -> bool:
+    result = simulate(plan, world, ablation)
     if not result.violations:
         print(f"{result.plan} ({world} world, trace {result.trace[:12]}): every promise held")
         return True
-    print(f"seed {seed} broke a promise; again: --seed {seed} --world {world}")
+    small = " --small" if len(plan.jobs) == SMALL.requests else ""
+    print(f"seed {plan.seed} broke a promise; again: --seed {plan.seed} --world {world}{small}")
     print(*report(_shortened(result, world, ablation), world), sep="\n")
     return False
 
@@ -199,18 +214,19 @@ def _shortened(result: Result, world: str, ablation: Ablation | None) -> Result:
 def _search(asked: argparse.Namespace, evidence: Evidence) -> bool:
     chosen = ALL if asked.ablation == "all" else [BY_NAME[asked.ablation]]
     seeds = range(asked.first, asked.first + (asked.seeds or FOUND_WITHIN))
-    missed = [ablation.name for ablation in chosen if not _finds(ablation, seeds)]
+    size = _size(asked)
+    missed = [ablation.name for ablation in chosen if not _finds(ablation, seeds, size)]
     if len(chosen) == 1 and not missed:
-        result = find(chosen[0], seeds)
+        result = find(chosen[0], seeds, size)
         if result is not None:
-            _replay(result.plan.seed, chosen[0].world, chosen[0])
+            _replay(result.plan, chosen[0].world, chosen[0])
     evidence("SIM", "broken variants looked for", len(chosen), at_least=1)
     evidence("SIM", f"not found within {len(seeds)} seeds", len(missed), exactly=0)
     return not missed
 
 
-def _finds(ablation: Ablation, seeds: range) -> bool:
-    result = find(ablation, seeds)
+def _finds(ablation: Ablation, seeds: range, size: Size) -> bool:
+    result = find(ablation, seeds, size)
     if result is None:
         print(f"{ablation.name:<34} NOT FOUND", flush=True)
         return False

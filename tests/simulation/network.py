@@ -135,7 +135,8 @@ class _Message:
             server.after(self.reply_late, lambda: self._answer(outcome, error))
 
     def _outlives_its_sender(self) -> bool:
-        return self._process.dead or self._server.has_missed(self._process)
+        process = self._process
+        return process.dead or process.has_left or self._server.has_missed(process)
 
     def _answer(self, outcome: Any, error: Exception | None) -> None:
         if self.reply.done() or self._server.is_cut_off(self._process):

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
-WORKERS, REQUESTS = 8, 40
 # For so long things go wrong; then everybody may finish in peace.
 TROUBLE = 6.0
 LEASE_TTL = 3.0
 # Who is silent for longer may be taken for dead: a clock may be one in a hundred fast.
 SILENCE = 0.95 * LEASE_TTL
-_LAYOUTS = ((8,), (4, 4), (2, 2, 2, 2), (3, 3, 1, 1), (5, 2, 1))
 _DYADIC_HOURS = (-3600.0, -1800.0, 0.0, 0.25, 1800.0, 3600.0)
 
 Kind = Literal[
@@ -50,6 +48,20 @@ _WEIGHTS: dict[Kind, int] = {
     "graceful restart": 3,
 }
 KINDS = tuple(_WEIGHTS)
+
+
+class Size(NamedTuple):
+    """How much there is in a world: ``layouts`` are workers by process, one of which is drawn."""
+
+    layouts: tuple[tuple[int, ...], ...]
+    requests: int
+    fewest_faults: int
+    most_faults: int
+
+
+WHOLE = Size(((8,), (4, 4), (2, 2, 2, 2), (3, 3, 1, 1), (5, 2, 1)), 40, 5, 25)
+# Most of what can go wrong takes two or three to show itself; and there is time for more of these.
+SMALL = Size(((2,), (1, 1), (2, 1), (1, 1, 1)), 8, 3, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +116,23 @@ class Plan:
         return f"seed {self.seed}: {workers}, {len(self.jobs)} requests, {len(self.faults)} faults"
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int, size: Size = WHOLE) -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"plan {seed}")
-    layout = rng.choice(_LAYOUTS)
+    layout = rng.choice(size.layouts)
     return Plan(
         seed,
         layout,
-        tuple(_draw_job(rng, number) for number in range(REQUESTS)),
-        tuple(_draw_fault(rng, len(layout)) for _ in range(rng.randint(5, 25))),
+        tuple(_draw_job(rng, number) for number in range(size.requests)),
+        tuple(_draw_fault(rng, len(layout)) for _ in range(_draw_number(rng, size))),
         tuple(_draw_skew(rng) for _ in layout),
         capacity=rng.choice((0, 0, 0, 12)),
         lane_concurrency=rng.choice((0, 0, 0, 2)),
     )
+
+
+def _draw_number(rng: random.Random, size: Size) -> int:
+    return rng.randint(size.fewest_faults, size.most_faults)
 
 
 # What handlers do, and how often.

@@ -46,6 +46,7 @@ class Process:
         # Half of them are on another host, where nobody can look whether they live.
         self.place = Whereabouts(f"host{number % 2}", "boot", "ns", pid, "1")
         self.dead = False
+        self.has_left = False
         self.paused = False
         self.stash: list[asyncio.Handle] = []
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()

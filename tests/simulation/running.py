@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from tests.simulation.ablations import Ablation
 from tests.simulation.fetch_world import FetchWorld
-from tests.simulation.plan import Plan, draw, skewed, straight
+from tests.simulation.plan import WHOLE, Plan, Size, draw, skewed, straight
 from tests.simulation.queue_world import QueueWorld
 from tests.simulation.world import Result, World
 
@@ -59,13 +60,13 @@ class Summary:
         return hashlib.blake2b(joined.encode(), digest_size=8).hexdigest()
 
 
-def run_seeds(seeds: Iterable[int]) -> Summary:
+def run_seeds(seeds: Iterable[int], size: Size = WHOLE) -> Summary:
     """Garbage is collected by hand, now and then: worlds come and go, and little else."""
     summary = Summary()
     gc.disable()
     try:
         for seed in seeds:
-            _run_one(seed, summary)
+            _run_one(seed, size, summary)
             if summary.seeds % _COLLECT_EVERY == 0:
                 gc.collect()
     finally:
@@ -73,8 +74,8 @@ def run_seeds(seeds: Iterable[int]) -> Summary:
     return summary
 
 
-def _run_one(seed: int, summary: Summary) -> None:
-    plan, traces = draw(seed), []
+def _run_one(seed: int, size: Size, summary: Summary) -> None:
+    plan, traces = draw(seed, size), []
     for world in ("queue", "fetch") if seed % _FETCH_EVERY == 0 else ("queue",):
         result = simulate(plan, world)
         traces.append(result.trace)
@@ -87,23 +88,25 @@ def _run_one(seed: int, summary: Summary) -> None:
     summary.traces[seed] = "".join(traces)
 
 
-def run_many(seeds: range, jobs: int, told: Callable[[Summary], None]) -> Summary:
+def run_many(
+    seeds: range, jobs: int, told: Callable[[Summary], None], size: Size = WHOLE
+) -> Summary:
     """``told`` hears of what is done so far."""
     summary = Summary()
-    for part in _parts(seeds, jobs):
+    for part in _parts(seeds, jobs, partial(run_seeds, size=size)):
         summary.add(part)
         told(summary)
     return summary
 
 
-def _parts(seeds: range, jobs: int) -> Iterator[Summary]:
+def _parts(seeds: range, jobs: int, run: Callable[[range], Summary]) -> Iterator[Summary]:
     chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from map(run_seeds, chunks)
+        yield from map(run, chunks)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_settle_in) as pool:
-        waiting: list[Future[Summary]] = [pool.submit(run_seeds, chunk) for chunk in chunks]
+        waiting: list[Future[Summary]] = [pool.submit(run, chunk) for chunk in chunks]
         for done in as_completed(waiting):
             yield done.result()
 
@@ -121,10 +124,10 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def find(ablation: Ablation, seeds: Iterable[int]) -> Result | None:
+def find(ablation: Ablation, seeds: Iterable[int], size: Size = WHOLE) -> Result | None:
     """The first of these seeds that shows it."""
     for seed in seeds:
-        result = simulate(draw(seed), ablation.world, ablation)
+        result = simulate(draw(seed, size), ablation.world, ablation)
         if result.violations:
             return result
     return None

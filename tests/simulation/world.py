@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from anyio._backends._asyncio import _task_states
 
+from data_fetcher_core.queue import settling
 from data_fetcher_core.queue.consumers import Whereabouts
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from tests.histories import DONE, UNKNOWN, Event, Recorder, Violation
@@ -250,14 +251,24 @@ class World(ABC):
 
     @contextmanager
     def _hearing(self) -> Iterator[None]:
-        """Note when a consumer's beat moved in the store: only then does its heart live."""
-        plain, now = TransactionalEngine._count_beat, self.loop.time
+        """Note when a consumer's beat moved in the store, for only then does its heart live; and
+        that it has left, for then the store knows nothing of it any more."""
+        plain, now, leave = TransactionalEngine._count_beat, self.loop.time, settling.leave
 
         def count_beat(engine: Any, step: Any, client: bytes) -> None:
             engine._store.process.heard.append(now())
             plain(engine, step, client)
 
-        with patch.object(TransactionalEngine, "_count_beat", count_beat):
+        def leave_for_good(step: Any, client: bytes) -> Any:
+            process: Any = OWNER.get()
+            if process is not None:  # who audits is nobody's process
+                process.has_left = True
+            return leave(step, client)
+
+        with (
+            patch.object(TransactionalEngine, "_count_beat", count_beat),
+            patch.object(settling, "leave", leave_for_good),
+        ):
             yield
 
     def _note_silences(self) -> None:
