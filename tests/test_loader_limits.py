@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
+import os
 import sys
 import time
 import zlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.loader.decoding import STEP, decoder_for
+from data_fetcher_core.loader.gathering import Gathering
 from tests.test_loader_pages import Shelf
 from tests.web import (
     HEAD,
@@ -201,7 +206,7 @@ async def test_a_bomb_lets_others_run() -> None:
 
 # --- memory -------------------------------------------------------------------------------------
 
-CHILD = """
+_PRELUDE = """
 import asyncio, re, sys
 from data_fetcher_core.errors import FetchError
 from tests.web import loading
@@ -214,17 +219,50 @@ async def main(cap, base, *paths):
     async with loading(max_size=int(cap) * 1024 * 1024, timeout=20.0) as load:
         await load(base + "/small")
         start = peak()
-        for path in paths:
-            try:
-                await load(base + path)
-            except FetchError as error:
-                assert not error.retryable, error
-            else:
-                assert path == "/largest", path
-            print(path, round(peak() - start, 1))
+        async for told in tried(load, base, paths):
+            print(told, round(peak() - start, 1))
+"""
+
+ONE_BY_ONE = """
+async def tried(load, base, paths):
+    for path in paths:
+        try:
+            await load(base + path)
+        except FetchError as error:
+            assert not error.retryable, error
+        else:
+            assert path == "/largest", path
+        yield path
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+AT_ONCE = """
+async def tried(load, base, paths):
+    for turn in range(3):
+        pages = await asyncio.gather(*[load(base + path) for path in paths])
+        assert {len(page.body) for page in pages} == {pages[0].length}
+        del pages
+        yield turn
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def _grown(code: str, cap: int, answers: dict[str, Answer], *paths: str) -> dict[str, float]:
+    """By how many MB a process has grown that loads these paths, after each."""
+    async with Site({"/small": answer(b"x"), **answers}) as site:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _PRELUDE + code, str(cap), site.url(""), *paths,
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        told, _ = await child.communicate()
+    assert child.returncode == 0
+    return {line.split()[0]: float(line.split()[1]) for line in told.decode().splitlines()}
+
+
+def _largest(cap: int) -> bytes:
+    return answer(bytes(cap * MIB), content_type="text/html")
 
 
 @pytest.mark.parametrize("cap", [1, 24])
@@ -237,18 +275,37 @@ async def test_memory_is_bounded(cap: int) -> None:
         "/line": endless_line(),
         "/nested": bomb_in_a_bomb(),
         "/brotli": brotli_bomb(),
-        "/largest": answer(bytes(cap * MIB), content_type="text/html"),
+        "/largest": _largest(cap),
     }
-    async with Site({"/small": answer(b"x"), **bombs}) as site:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CHILD, str(cap), site.url(""), *bombs,
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        told, _ = await child.communicate()
-    assert child.returncode == 0
-    grown = {line.split()[0]: float(line.split()[1]) for line in told.decode().splitlines()}
+    grown = await _grown(ONE_BY_ONE, cap, bombs, *bombs)
     assert grown.keys() == bombs.keys()
     assert max(grown.values()) <= cap + 16, grown
+
+
+async def test_pages_that_grow_beside_each_other_are_in_memory_once() -> None:
+    """Where buffers stand in each other's way, one that grows is copied to another place."""
+    grown = await _grown(AT_ONCE, 24, {"/largest": _largest(24)}, *["/largest"] * 4)
+    assert grown.keys() == {"0", "1", "2"}
+    assert max(grown.values()) <= 4 * 24 + 16, grown
+
+
+@given(st.lists(st.integers(0, 700_000), max_size=12))
+def test_pieces_are_gathered_as_they_came(lengths: list[int]) -> None:
+    pieces = [bytes([number]) * length for number, length in enumerate(lengths)]
+    gathering = Gathering()
+    for piece in pieces:
+        gathering.add(piece)
+    assert gathering.joined() == b"".join(pieces)
+
+
+def test_no_memory_for_a_page_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    gathering = Gathering()
+    with pytest.raises(MemoryError, match=str(2 * MIB)):
+        gathering.add(bytes(2 * MIB))
 
 
 # --- decoding in steps --------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from io import BytesIO
 from typing import Any
 
 import anyio
@@ -13,6 +12,7 @@ from data_fetcher_core.core import Sink, Stored
 from data_fetcher_core.errors import DataFetcherError
 from data_fetcher_core.loader.body import Body
 from data_fetcher_core.loader.charset import SNIFFED
+from data_fetcher_core.loader.gathering import Gathering
 
 
 class Intake:
@@ -23,14 +23,13 @@ class Intake:
         self._sink: Sink | None = None
         self._digest = None if storage is not None else hashlib.sha256()
         self._keep = 0
-        # It grows in place and gives its bytes away as they are: a body is here only once.
-        self._kept: BytesIO | None = None
+        self._kept: Gathering | None = None
         self._length = 0
         self._head = b""
 
     def body(self) -> bytes | None:
-        """The whole body, if it is kept."""
-        return None if self._kept is None else self._kept.getvalue()
+        """The whole body, if it is kept; to be asked for once."""
+        return None if self._kept is None else self._kept.joined()
 
     @property
     def head(self) -> bytes:
@@ -40,7 +39,7 @@ class Intake:
     async def take(self, body: Body, keep: int | None) -> None:
         """All of it. In memory it is kept up to so many bytes; for ``None`` never."""
         if keep is not None:
-            self._keep, self._kept = keep, BytesIO()
+            self._keep, self._kept = keep, Gathering()
         if self._storage is not None:
             self._sink = self._storage.receive()
         while piece := await body.piece():
@@ -59,7 +58,7 @@ class Intake:
         if self._length > self._keep:
             self._kept = None
         else:
-            self._kept.write(piece)
+            self._kept.add(piece)
 
     async def commit(self) -> Stored:
         """Where it is now; without a storage, only what it is."""
