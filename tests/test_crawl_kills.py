@@ -152,6 +152,7 @@ async def _kill_all(trial: Trial, processes: int, shows: Evidence) -> None:
         NotedSite(trial.pages) as site,
         looked_after(trial.crawl(site, processes)) as crawl,
     ):
+        await crawl.forgive_deaths()
         with told(trial.seed) as dice:
             await kill_again_and_again(crawl, trial.instants(dice))
             await crawl.finished()
@@ -165,6 +166,7 @@ async def _kill_one(trial: Trial, shows: Evidence) -> None:
         NotedSite(trial.pages, delay=0.03) as site,
         looked_after(trial.crawl(site, 3)) as crawl,
     ):
+        await crawl.forgive_deaths()
         with told(trial.seed) as dice:
             await kill_one_after_another(crawl, trial.instants(dice), dice)
             await crawl.finished()

@@ -95,6 +95,7 @@ async def test_a_provider_is_never_asked_again_for_what_it_gave(
         Provider() as site,
         looked_after(RecipeRun(site, store_url, tmp_path, nursery.start)) as run,
     ):
+        await run.forgive_deaths()
         with told(random.randrange(2**32) if seed is None else seed) as dice:
             deaths = [
                 await _die(run, site, cursors, dice.uniform(0, 0.03))

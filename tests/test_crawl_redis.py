@@ -61,6 +61,7 @@ async def test_server_crawler_and_helper_are_killed_together(
     server: RedisServer, site: NotedSite, tmp_path: Path, nursery: Nursery, kills: int
 ) -> None:
     async with looked_after(Crawl(site, server.url, tmp_path, nursery.start, processes=2)) as crawl:
+        await crawl.forgive_deaths()
         with told(5 if kills == 3 else random.randrange(2**32)) as dice:
             for pages in _spread(kills, dice):
                 await crawl.begin_all()
