@@ -300,7 +300,7 @@ def test_of_a_reserve_that_was_lent_half_the_room_is_kept(
     assert [record.message.split(":")[0] for record in caplog.records] == ["the disk is full"]
 
 
-def test_a_reserve_is_given_up_by_halves_and_made_whole_again(
+def test_a_reserve_is_given_up_by_halves_and_comes_back_as_there_is_room(
     path: Path,
     clock: ManualClock,
     caplog: pytest.LogCaptureFixture,
@@ -314,14 +314,12 @@ def test_a_reserve_is_given_up_by_halves_and_made_whole_again(
     assert lengths == [RESERVE >> n for n in range(1, 8)]
     assert reserve.refusing
     assert len(caplog.records) == 1
-    _leave(monkeypatch, blocks=RESERVE // 4096 - 2)
-    clock.advance(1.0)
-    reserve.look()
-    assert (reserve.refusing, path.stat().st_size) == (True, 4096)
-    _leave(monkeypatch, blocks=RESERVE // 4096 - 1)
-    clock.advance(1.0)
-    reserve.look()
-    assert (reserve.refusing, path.stat().st_size) == (False, RESERVE)
+    for room, kept in [(1, 1), (126, 63), (64, 63), (65, 128)]:
+        _leave(monkeypatch, blocks=room)
+        clock.advance(1.0)
+        reserve.look()
+        assert path.stat().st_size == kept * 4096
+        assert reserve.refusing == (kept * 4096 < RESERVE)
 
 
 def _leave(monkeypatch: pytest.MonkeyPatch, *, blocks: int) -> None:
@@ -341,12 +339,17 @@ async def test_what_cannot_be_removed_makes_no_room(path: Path) -> None:
         assert list(await everything(store)) == [b"a"]
 
 
-_CLOSED_FULL = """
+# A store with something in it, closed when it is told to; before that it does what is asked of it.
+_KEPT = """
 async def main():
     store = SQLiteStore(sys.argv[1])
     for i in range(50):
         await store.transact(lambda tx: tx.put_many([(b"%d" % i, bytes(1000))]))
     say("kept")
+    wait()
+    for i in range(int(sys.argv[2])):
+        await store.transact(lambda tx: tx.put_many([(b"%d done" % i, bytes(300))]), urgent=True)
+    say("settled")
     wait()
     await store.close()
 
@@ -357,9 +360,11 @@ asyncio.run(main())
 def test_a_store_closed_on_a_full_disk_leaves_no_log(tmp_path: Path) -> None:
     """It holds far more room than it takes to move it, which the reserve has."""
     with demanded_disk(tmp_path / "disk") as disk:
-        with child(_CLOSED_FULL, disk.place / "runs.db", wrap=disk.wrap) as other:
+        with child(_KEPT, disk.place / "runs.db", 0, wrap=disk.wrap) as other:
             other.expect("kept")
             disk.fill()
+            other.tell()
+            other.expect("settled")
             other.tell()
             other.rest()
         left = {file.name: file.stat().st_size for file in disk.seen(disk.place).iterdir()}
@@ -367,28 +372,11 @@ def test_a_store_closed_on_a_full_disk_leaves_no_log(tmp_path: Path) -> None:
     assert left["runs.db-reserve"] == RESERVE
 
 
-_SETTLED_FULL = """
-async def main():
-    store = SQLiteStore(sys.argv[1])
-    for i in range(50):
-        await store.transact(lambda tx: tx.put_many([(b"%d" % i, bytes(1000))]))
-    say("kept")
-    wait()
-    for i in range(400):
-        await store.transact(lambda tx: tx.put_many([(b"%d done" % i, bytes(300))]), urgent=True)
-    say("settled")
-    wait()
-    await store.close()
-
-asyncio.run(main())
-"""
-
-
 def test_what_settling_adds_is_moved_with_room_that_is_kept_for_it(tmp_path: Path) -> None:
     """The log had taken all that was given up: nothing was left to make the database longer by."""
     with demanded_disk(tmp_path / "disk") as disk:
         reserve = disk.seen(disk.place / "runs.db-reserve")
-        with child(_SETTLED_FULL, disk.place / "runs.db", wrap=disk.wrap) as other:
+        with child(_KEPT, disk.place / "runs.db", 400, wrap=disk.wrap) as other:
             other.expect("kept")
             with _kept_full(disk, lambda: reserve.exists() and reserve.stat().st_size >= RESERVE):
                 other.tell()

@@ -154,10 +154,10 @@ class Reserve:
 
 
 def _affordable(length: int, whole: int, room: int) -> int:
-    """How much longer to make it: whole, or not at all; where there is none, half of the room."""
+    """How much longer to make it: whole, or at least as long as the room that is left then."""
     if room >= whole - length:
         return whole - length
-    return 0 if length else _whole_blocks(room / 2)
+    return max(0, _whole_blocks((room - length) / 2))
 
 
 def _whole_blocks(size: float) -> int:
