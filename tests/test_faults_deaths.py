@@ -15,7 +15,7 @@ from data_fetcher_core.queue import KVStoreQueue, QueueOptions
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.evidence import Evidence
-from tests.harness import accounted, background, crash, items, letters
+from tests.harness import accounted, background, crash, letters
 from tests.virtual import in_virtual_time
 
 HOUR = 3600.0
@@ -29,7 +29,7 @@ async def test_what_the_dead_of_another_host_held_is_taken_up_in_time(
     """It was heard of last ``before`` its death; only its silence tells that it is dead."""
     dying, survivor = make_queue(), make_queue()
     await dying.enqueue(range(3))
-    await dying.lease(3)
+    held = await dying.lease(3)
     async with background(survivor.lease(3, wait=HOUR)) as waiting:
         await _pass(clock, before, survivor)
         await crash(dying)
@@ -37,7 +37,8 @@ async def test_what_the_dead_of_another_host_held_is_taken_up_in_time(
         while not waiting.done():
             await _pass(clock, 0.5, survivor)
         took = (clock.monotonic() - died) / LEASE
-        assert items(await waiting) == [0, 1, 2]
+        assert [(lease.item, lease.deaths) for lease in await waiting] == [(0, 1), (1, 1), (2, 1)]
+    assert len(held) == 3
     shows("F1", "leases until it is taken up by another host", took, at_most=1.5)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from data_fetcher_core import errors
 from tests.evidence import Evidence
 from tests.fault_support import bounded
@@ -15,6 +17,8 @@ __all__ = ["bounded"]
 # What both processes do: hold leases, run short, ask for everything, have enough again, go on.
 _PRELUDE = """
 import json, resource
+from contextlib import suppress
+from data_fetcher_core.kv_store import create_kv_store
 from tests.fault_support import Ledger, open_run
 from tests.harness import impatient
 
@@ -26,8 +30,8 @@ async def told(call):
         return type(error).__name__
     return ""
 
-async def run(path, scarce):
-    ledger, store = Ledger(), SQLiteStore(path)
+async def run(url, scarce):
+    ledger, store = Ledger(), create_kv_store(url)
     async with store, open_run(store) as queue:
         await ledger.enqueue(queue, [f"{n}" for n in range(20)])
         held = await queue.lease(10)
@@ -46,14 +50,15 @@ async def scarce(store, queue, ledger, held):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
     taken = []
-    try:
-        while True:
-            taken.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError:
-        pass
+    def take_all():
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+    take_all()
     # What is open goes on; then it is closed, as an error or a fork does, and must be opened again.
     await ledger.complete(held.pop())
     await store.close()
+    take_all()
     names = [
         await told(call)
         for call in (
@@ -92,16 +97,18 @@ def _ours(name: str) -> bool:
     return issubclass(getattr(errors, name, object), errors.DataFetcherError)
 
 
-def _run(code: str, path: Path) -> tuple[list[str], int]:
+def _run(code: str, store_url: str) -> tuple[list[str], int]:
     """What each call was told, and how many requests were found at the end, each once."""
-    with child(_PRELUDE + code, path) as other:
+    with child(_PRELUDE + code, store_url) as other:
         names, accounted = json.loads(other.hear())
         other.rest()
     return names, accounted
 
 
-def test_no_descriptors_left(tmp_path: Path, shows: Evidence) -> None:
-    names, accounted = _run(DESCRIPTORS, tmp_path / "run.db")
+@pytest.mark.parametrize("store_kind", ["sqlite", "redis"], indirect=True)
+def test_no_descriptors_left(store_url: str, shows: Evidence) -> None:
+    """Most verbs are used for the first time when there are none."""
+    names, accounted = _run(DESCRIPTORS, store_url)
     refused = [name for name in names if name]
     shows("F48", "no descriptors: verbs told, of 6", len(refused), exactly=6)
     shows("F48", "no descriptors: errors not ours", sum(not _ours(n) for n in refused), exactly=0)
@@ -109,7 +116,7 @@ def test_no_descriptors_left(tmp_path: Path, shows: Evidence) -> None:
 
 
 def test_no_memory_left(tmp_path: Path, shows: Evidence) -> None:
-    names, accounted = _run(MEMORY, tmp_path / "run.db")
+    names, accounted = _run(MEMORY, f"sqlite:///{tmp_path / 'run.db'}")
     large, small = [name for name in names[:-3] if name], names[-3:]
     shows("F48", "no memory: large values told", len(large), at_least=2)
     shows("F48", "no memory: errors not ours", sum(not _ours(n) for n in large), exactly=0)

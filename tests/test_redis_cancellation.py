@@ -22,6 +22,7 @@ from tests.waiting import until
 
 Verb = Callable[[RedisStore, int], Coroutine[Any, Any, Any]]
 ECHO = "return ARGV[1]"
+AT_ONCE = 20
 VERBS: dict[str, Verb] = {
     "get": lambda store, n: store.get(f"{n}"),
     "exists": lambda store, n: store.exists(f"{n}"),
@@ -103,12 +104,17 @@ async def _ask(store: RedisStore, n: int) -> tuple[Any, Any, Any]:
     return value, echo, await store.range_get(f"{n}", limit=1)
 
 
+async def _use_all(store: RedisStore) -> None:
+    """As many connections as there are calls at once: afterwards all of them are there, unused."""
+    await asyncio.gather(*(store.get(f"{n}") for n in range(AT_ONCE)))
+
+
 async def _cancel_many(store: RedisStore, times: int) -> int:
     """Until so many were really cancelled; how many that were."""
     dice, cancelled = random.Random(2), 0
     verbs = list(VERBS.values())
-    for start in itertools.count(step=20):
-        tasks = [asyncio.ensure_future(dice.choice(verbs)(store, n)) for n in range(20)]
+    for start in itertools.count(step=AT_ONCE):
+        tasks = [asyncio.ensure_future(dice.choice(verbs)(store, n)) for n in range(AT_ONCE)]
         await asyncio.sleep(dice.choice([0, 0, 0.0005, 0.001]))
         for task in tasks:
             task.cancel()
@@ -126,11 +132,11 @@ async def test_cancelled_calls_leave_nothing_open(
 ) -> None:
     redis_server.flush()
     store = open_redis(redis_server.url)
-    await store.get("warm")
+    await _use_all(store)
     files, clients = open_files(), redis_server.connected_clients()
+    assert clients >= AT_ONCE
     cancelled = await _cancel_many(store, times)
-    await store.close()
-    await store.get("warm")
+    await _use_all(store)
     await until(lambda: abs(redis_server.connected_clients() - clients) <= 2)
     await until(lambda: abs(open_files() - files) <= 2)
     _show_what_is_open(shows, redis_server, files, clients)

@@ -37,7 +37,7 @@ from data_fetcher_core.queue.engine import (
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.keys import Keys, op_slot
 from data_fetcher_core.queue.nonsense import reads
-from data_fetcher_core.queue.scripts import FORGETTING, load_script
+from data_fetcher_core.queue.scripts import FORGETTING, load_scripts
 from data_fetcher_core.queue.tokens import token_base
 
 # Settlements that bring children may be refused by a full store; those that do not, never.
@@ -70,6 +70,7 @@ class ScriptedEngine:
         self._follows = follows
         self._keys = Keys(store.key_prefix, namespace)
         self._clock = clock
+        self._scripts = load_scripts()
         self._secret = os.urandom(16)
         self._generation = b""
         self._offered: Mapping[str, str] = {}
@@ -355,7 +356,7 @@ class ScriptedEngine:
         rest: Sequence[Any] = (),
         client: bytes = b"",
     ) -> Any:
-        script = load_script(verb)
+        script = self._scripts[verb]
         named = {
             "generation": self._generation,
             "instant": self._instant(),

@@ -125,6 +125,14 @@ def load_script(verb: str) -> Script:
     return assemble([*_included(load_source(verb), set()), load_source(verb)])
 
 
+@cache
+def load_scripts() -> Mapping[str, Script]:
+    """All of them, by verb: read at once, for later a process may have no file to open left."""
+    names = (path.name for path in (files(__package__) / "lua").iterdir())
+    verbs = (name.removesuffix(".lua") for name in names if name.endswith(".lua"))
+    return {verb: load_script(verb) for verb in verbs}
+
+
 def _included(source: Source, done: set[str]) -> list[Source]:
     """What ``source`` includes, and what that includes, each once and before its first use."""
     found = []

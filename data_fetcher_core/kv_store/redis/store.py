@@ -23,7 +23,7 @@ from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.redis.address import parse_address
 from data_fetcher_core.kv_store.redis.errors import explain, puts_location_in_doubt
 from data_fetcher_core.kv_store.redis.keys import Family, escape, family
-from data_fetcher_core.kv_store.redis.scripts import load_script, script_digest
+from data_fetcher_core.kv_store.redis.scripts import load_scripts, script_digest
 from data_fetcher_core.kv_store.redis.sessions import Sessions
 from data_fetcher_core.kv_store.redis.tls import NO_TLS
 from data_fetcher_core.kv_store.values import (
@@ -71,6 +71,7 @@ class RedisStore(KeyValueStore):
         self._default_ttl = check_ttl(default_ttl)
         self._sessions = Sessions(self._address, _check_count(max_connections))
         self.key_prefix = _check_key_prefix(key_prefix)
+        self._scripts = load_scripts()
 
     def __repr__(self) -> str:
         return f"RedisStore({str(self._address)!r}, key_prefix={self.key_prefix!r})"
@@ -82,7 +83,7 @@ class RedisStore(KeyValueStore):
         ttl = check_ttl(ttl) if ttl is not None else self._default_ttl
         lifetime: int | str = "" if ttl is None else max(1, round(ttl * 1000))
         await self.run_script(
-            load_script("put"),
+            self._scripts["put"],
             [keys.value(name), keys.index],
             [name, encoded, lifetime, keys.stem],
         )
@@ -99,7 +100,7 @@ class RedisStore(KeyValueStore):
     async def delete(self, key: str, prefix: str | None = None) -> bool:
         name, keys = encode_text(key, "key"), self._family(prefix)
         return bool(
-            await self.run_script(load_script("delete"), [keys.value(name), keys.index], [name])
+            await self.run_script(self._scripts["delete"], [keys.value(name), keys.index], [name])
         )
 
     async def range_get(
@@ -117,7 +118,7 @@ class RedisStore(KeyValueStore):
         pairs: list[tuple[str, Any]] = []
         while start and len(pairs) < wanted:
             reply = await self.run_script(
-                load_script("range"), [keys.index], [start, end, wanted - len(pairs), keys.stem]
+                self._scripts["range"], [keys.index], [start, end, wanted - len(pairs), keys.stem]
             )
             start, page = _read_page(reply)
             pairs += page
