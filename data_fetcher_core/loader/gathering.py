@@ -11,6 +11,9 @@ import mmap
 from io import BytesIO
 
 _SEGMENT = 1024 * 1024
+# What is larger than any block of its heap, an allocator gets from the system: pages that are not
+# there before they are written to. (The largest that glibc ever keeps in its heap is 32 MiB.)
+_NOT_IN_THE_HEAP = 33 * 1024 * 1024
 
 
 class Gathering:
@@ -31,11 +34,12 @@ class Gathering:
         if not self._segments:
             return self._recent.getvalue()
         # Nobody else holds these zeros: they are written over where they lie, and given away so.
-        whole = BytesIO(bytes(self._length))
+        whole = BytesIO(bytes(max(self._length, _NOT_IN_THE_HEAP)))
         for segment in self._segments:
             with segment:
                 whole.write(segment)
         whole.write(self._recent.getbuffer())
+        whole.truncate()
         return whole.getvalue()
 
 

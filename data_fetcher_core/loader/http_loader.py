@@ -157,5 +157,5 @@ def _page(
         location=str(location) if location is not None else None,
         charset=charset_of(declared, media_type, intake.head),
         headers=kept(headers),
-        body=intake.body(),
+        body=intake.body,
     )

@@ -24,12 +24,10 @@ class Intake:
         self._digest = None if storage is not None else hashlib.sha256()
         self._keep = 0
         self._kept: Gathering | None = None
+        self.body: bytes | None = None
+        """The whole body, if it is kept."""
         self._length = 0
         self._head = b""
-
-    def body(self) -> bytes | None:
-        """The whole body, if it is kept; to be asked for once."""
-        return None if self._kept is None else self._kept.joined()
 
     @property
     def head(self) -> bytes:
@@ -46,6 +44,8 @@ class Intake:
             self._remember(piece)
             if self._sink is not None:
                 await self._sink.write(piece)
+        if self._kept is not None:
+            self.body, self._kept = self._kept.joined(), None
 
     def _remember(self, piece: bytes) -> None:
         self._length += len(piece)
