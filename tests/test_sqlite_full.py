@@ -12,14 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
-from data_fetcher_core.kv_store.sqlite.reserve import Reserve
 from data_fetcher_core.testing import ManualClock
 from tests.demands import demanded_disk
 from tests.evidence import Evidence
@@ -282,49 +280,6 @@ async def test_a_reserve_that_was_only_lent_is_no_warning(
         await store.transact(put(b"c"))
     assert path.with_name("runs.db-reserve").stat().st_size == RESERVE
     assert not caplog.records
-
-
-def test_of_a_reserve_that_was_lent_half_the_room_is_kept(
-    path: Path,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _leave(monkeypatch, blocks=5)
-    path.write_bytes(bytes(RESERVE))
-    reserve, seen = Reserve(path, RESERVE, clock), list[bool]()
-    reserve.lend(lambda: seen.append(path.exists()))
-    assert (seen, reserve.refusing) == ([False], True)
-    assert path.stat().st_size == 2 * 4096
-    reserve.lend(lambda: None)
-    assert [record.message.split(":")[0] for record in caplog.records] == ["the disk is full"]
-
-
-def test_a_reserve_is_given_up_by_halves_and_comes_back_as_there_is_room(
-    path: Path,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reserve = Reserve(path, RESERVE, clock)
-    reserve.look()
-    lengths = []
-    while reserve.spend():
-        lengths.append(path.stat().st_size)
-    assert lengths == [RESERVE >> n for n in range(1, 8)]
-    assert reserve.refusing
-    assert len(caplog.records) == 1
-    for room, kept in [(1, 1), (126, 63), (64, 63), (65, 128)]:
-        _leave(monkeypatch, blocks=room)
-        clock.advance(1.0)
-        reserve.look()
-        assert path.stat().st_size == kept * 4096
-        assert reserve.refusing == (kept * 4096 < RESERVE)
-
-
-def _leave(monkeypatch: pytest.MonkeyPatch, *, blocks: int) -> None:
-    status = SimpleNamespace(f_bavail=blocks, f_frsize=4096)
-    monkeypatch.setattr("os.statvfs", lambda _: status)
 
 
 async def test_what_cannot_be_removed_makes_no_room(path: Path) -> None:

@@ -65,6 +65,8 @@ def test_what_is_no_file_is_refused(nowhere: str) -> None:
         {"busy_timeout": float("nan")},
         {"reserve_bytes": -1},
         {"reserve_bytes": True},
+        {"reserve_bytes": 1},
+        {"reserve_bytes": 65_535},
     ],
 )
 def test_a_setting_that_cannot_be_is_named(path: Path, setting: dict[str, Any]) -> None:

@@ -94,7 +94,7 @@ async def _write(path: Path, name: str, seconds: float) -> dict[str, int]:
                 done += 1
 
     while time.monotonic() < end:
-        async with SQLiteStore(path, reserve_bytes=30_000, connect=marks.connect) as store:
+        async with SQLiteStore(path, reserve_bytes=65_536, connect=marks.connect) as store:
             await asyncio.gather(*(caller(store, number) for number in range(_CALLERS)))
     return {"done": done, "together": marks.together}
 

@@ -7,6 +7,8 @@ runs once more, in a transaction of its own.
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -14,9 +16,11 @@ from typing import Any, Protocol
 from data_fetcher_core.errors import DataFetcherError, StoreFull
 from data_fetcher_core.kv_store.sqlite.faults import (
     SQL_ERRORS,
+    Immovable,
     as_store_error,
     ends_transaction,
     is_busy,
+    is_failed_write,
     is_full,
 )
 from data_fetcher_core.kv_store.sqlite.outcomes import Blocked, Failed, Outcome
@@ -65,6 +69,12 @@ class GroupCommit:
             self.others_wait = self._session.leave()
 
     def _run_entered(self, steps: Sequence[Step]) -> list[Outcome]:
+        try:
+            self._session.connection()
+            # Once: what is given up for a step below is not put back before that has run.
+            self._session.reserve.look()
+        except _EDGE as error:
+            return self._none_kept(steps, error)
         if len(steps) > 1:
             try:
                 return self._together(steps)
@@ -79,7 +89,7 @@ class GroupCommit:
         if _wants_room(outcome) and (step.urgent or not reserve.refusing):
             self._session.make_room()
             outcome = self._attempt(step)
-        while _wants_room(outcome) and step.urgent and reserve.spend():
+        while _wants_more(outcome) and step.urgent and reserve.spend():
             self._session.shorten_log()
             outcome = self._attempt(step)
         if _wants_room(outcome) and not reserve.refusing:
@@ -96,7 +106,6 @@ class GroupCommit:
         """One transaction over all steps, or :class:`_TransactionLost`."""
         try:
             connection = self._session.connection()
-            self._session.reserve.look()
             connection.execute("BEGIN IMMEDIATE")
             before = connection.total_changes
             outcomes = self._run_all(connection, steps)
@@ -111,7 +120,7 @@ class GroupCommit:
                 return [self._run_one(connection, steps[0], "ROLLBACK")]
             return [self._run_apart(connection, step) for step in steps]
         except SQL_ERRORS as error:
-            raise self._lost(error) from error
+            raise self._lost(self._named(error)) from error
 
     def _run_apart(self, connection: sqlite3.Connection, step: Step) -> Outcome:
         connection.execute("SAVEPOINT step")
@@ -125,7 +134,7 @@ class GroupCommit:
         tx = SQLiteTransaction(connection, session.path, epoch=session.epoch, refusing=refusing)
         outcome = tx.run(step.fn)
         if tx.error is not None and (ends_transaction(tx.error) or not connection.in_transaction):
-            raise self._lost(tx.error)
+            raise self._lost(self._named(tx.error))
         if isinstance(outcome, Failed):
             connection.execute(undo)
         return outcome
@@ -135,16 +144,24 @@ class GroupCommit:
             return
         self._session.check()
         try:
+            if changed:
+                self._session.check_growth(connection)
             number = self._session.count_commit(connection) if changed else None
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            if is_full(error):
-                raise self._lost(error) from error
+        except (Immovable, sqlite3.Error) as error:
+            if is_full(named := self._named(error)):
+                raise self._lost(named) from error
             raise
         if number is not None:
             self._session.acknowledge(number)
             if not self._session.bound_log(connection):
                 self._session.make_room()
+
+    def _named(self, error: BaseException) -> BaseException:
+        """A lack of room by its name."""
+        if is_failed_write(error) and self._session.reserve.no_room():
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._session.path))
+        return error
 
     def _lost(self, error: BaseException) -> _TransactionLost:
         if is_full(error):
@@ -160,6 +177,15 @@ class GroupCommit:
             return [Blocked(lambda: "a program without our lock")] * len(steps)
         self._session.drop()
         return [Failed(as_store_error(error, self._session.path)) for _ in steps]
+
+
+def _wants_more(outcome: Outcome) -> bool:
+    """Whether more room would help: the less is kept of the reserve, the less may be added."""
+    return _wants_room(outcome) and not _is_too_large(outcome)
+
+
+def _is_too_large(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and isinstance(outcome.error.__cause__, Immovable)
 
 
 def _wants_room(outcome: Outcome) -> bool:

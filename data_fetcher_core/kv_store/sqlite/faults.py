@@ -42,6 +42,10 @@ _MEANINGS: dict[int, tuple[type[DataFetcherError], str]] = {
 }
 
 
+class Immovable(OSError):
+    """There may be no room to move the log if it grows by this, too."""
+
+
 def is_busy(error: BaseException) -> bool:
     """Whether somebody else's lock is in the way."""
     return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -57,6 +61,11 @@ def is_full(error: BaseException) -> bool:
 def may_hide_full(error: BaseException) -> bool:
     """Whether a lack of room can look like this: SQLite has other names for it while opening."""
     return is_full(error) or _code(error) in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+
+
+def is_failed_write(error: BaseException) -> bool:
+    """Whether SQLite could not write; where that is for a quota, it does not say so."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_WRITE
 
 
 def ends_transaction(error: BaseException) -> bool:

@@ -5,12 +5,13 @@ database that can be given up: then what is settled still passes, and nothing ne
 the file is whole again.
 
 It is given up by halves. A log that had all of the room could not be used again: moving it into the
-database makes that longer, if only by a page. What is kept is as much as was given, and so as much
-as the log can add: it is lent for moving the log, and put back from what the log leaves.
+database makes that longer, if only by a page. What is kept is lent for moving the log, and put back
+from what the log leaves; so nothing is committed that makes the database longer by more than that.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tempfile
@@ -22,11 +23,16 @@ from data_fetcher_core.kv_store.sqlite.faults import is_full
 
 _log = logging.getLogger("data_fetcher_core.kv_store.sqlite")
 
+LEAST_RESERVE = 64 * 1024
 _LOOK_AGAIN = 1.0
 # About what SQLite needs to open a database: its index of the log, and a little.
 _LEAST_ROOM = 64 * 1024
 # File systems give and take whole blocks.
 _BLOCK = 4096
+# The log has what the database will have, and every page that is changed besides.
+_AMPLE = 4
+# What passes; anything else that is not a lack of room will be the same the next time.
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR})
 
 
 class Reserve:
@@ -58,7 +64,7 @@ class Reserve:
     def spend(self) -> bool:
         """Give half of the file up; whether that made room."""
         before = self._length()
-        given = before >= 2 * _BLOCK and self._cut(_whole_blocks(before / 2))
+        given = before >= 2 * _BLOCK and self._halve(before)
         if given:
             self.refuse()
         if given and before >= self._size:
@@ -73,6 +79,12 @@ class Reserve:
             self.restore()
             if self.refusing and not was_refusing:
                 self._tell()
+
+    def covers(self, growth: int) -> bool:
+        """Whether the log can be moved after it has made the database longer by so much."""
+        if not self._size or growth <= self._length():
+            return True
+        return not self.refusing and self._room() >= _AMPLE * growth
 
     def refuse(self) -> None:
         """Take in nothing new for a while."""
@@ -96,6 +108,10 @@ class Reserve:
             return False
         return True
 
+    def _halve(self, length: int) -> bool:
+        # Some file systems need room to make a file shorter, and none to remove it.
+        return self._cut(_whole_blocks(length / 2)) or self._removed()
+
     def _cut(self, length: int) -> bool:
         try:
             os.truncate(self._path, length)
@@ -115,7 +131,7 @@ class Reserve:
         try:
             return length >= self._size or self._lengthened(length)
         except OSError as error:
-            if is_full(error):
+            if is_full(error) or error.errno in _PASSING:
                 return False
             _log.warning("no reserve for a full disk: %s cannot be made: %s", self._path, error)
             self._size = 0
@@ -133,24 +149,29 @@ class Reserve:
         Of random bytes, for what compresses or is a hole takes no room that could be given up.
         """
         by = _affordable(length, self._size, self._room())
-        if by:
-            self._append(os.urandom(by), after=length)
+        while by and not self._append(os.urandom(by), after=length):
+            # There is less room than was told, as under a quota.
+            by = _whole_blocks(by / 2)
         return length + by >= self._size
 
     def _room(self) -> int:
         status = os.statvfs(self._path.parent)
         return status.f_bavail * status.f_frsize
 
-    def _append(self, filling: bytes, *, after: int) -> None:
+    def _append(self, filling: bytes, *, after: int) -> bool:
+        """``False`` if there was no room for it."""
         try:
             with self._path.open("r+b" if after else "wb") as file:
                 file.seek(after)
                 file.write(filling)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
+        except OSError as error:
             self._cut(after)
+            if is_full(error):
+                return False
             raise
+        return True
 
 
 def _affordable(length: int, whole: int, room: int) -> int:

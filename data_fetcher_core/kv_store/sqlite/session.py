@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
+import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +14,12 @@ from data_fetcher_core.clock import Clock
 from data_fetcher_core.errors import StoreLost
 from data_fetcher_core.kv_store.sqlite.companion import Companion
 from data_fetcher_core.kv_store.sqlite.connection import Connect, as_uri, configure
-from data_fetcher_core.kv_store.sqlite.faults import SQL_ERRORS, is_full, may_hide_full
+from data_fetcher_core.kv_store.sqlite.faults import (
+    SQL_ERRORS,
+    Immovable,
+    is_full,
+    may_hide_full,
+)
 from data_fetcher_core.kv_store.sqlite.guard import Guard
 from data_fetcher_core.kv_store.sqlite.layout import (
     begins_anew,
@@ -128,6 +135,11 @@ class Session:
         if self.reserve.size and self._growth(connection) * 4 > self.reserve.size:
             return self._move_log(connection, "PASSIVE")
         return True
+
+    def check_growth(self, connection: sqlite3.Connection) -> None:
+        """:class:`Immovable` if there may be no room to move the log once this is committed."""
+        if not self.reserve.covers(self._growth(connection)):
+            raise Immovable(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def shorten_log(self) -> bool:
         """Move all of the log into the database; ``False`` if there was no room for it."""

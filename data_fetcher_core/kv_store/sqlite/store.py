@@ -13,6 +13,7 @@ from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite.connection import Connect, connect
+from data_fetcher_core.kv_store.sqlite.reserve import LEAST_RESERVE
 from data_fetcher_core.kv_store.sqlite.session import Session
 from data_fetcher_core.kv_store.sqlite.transaction import SQLiteTransaction
 from data_fetcher_core.kv_store.sqlite.writer import Writer
@@ -45,7 +46,7 @@ class SQLiteStore(TransactionalStore):
         self._path = _checked_path(path)
         self._synchronous = _checked_synchronous(synchronous)
         self._busy_timeout = _checked_number("busy_timeout", busy_timeout)
-        self._reserve_bytes = int(_checked_number("reserve_bytes", reserve_bytes))
+        self._reserve_bytes = _checked_reserve(reserve_bytes)
         self._connect = connect
         self._writer: Writer | None = None
 
@@ -111,3 +112,12 @@ def _checked_number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ConfigurationError(f"{name} must be a number from 0 on, not {shown(value)}")
     return value
+
+
+def _checked_reserve(size: float) -> int:
+    if 0 < _checked_number("reserve_bytes", size) < LEAST_RESERVE:
+        raise ConfigurationError(
+            f"reserve_bytes must be 0 for none, or at least {LEAST_RESERVE}: {shown(size)} is too "
+            "little to settle anything with"
+        )
+    return int(size)
