@@ -49,6 +49,17 @@ def test_times_leave_out_what_a_fault_explains() -> None:
     assert answered_after(records, ["flapping"]) == []
 
 
+def test_who_gives_up_long_after_the_end_was_not_back() -> None:
+    def gave_up(process: str, start: float, end: float) -> Call:
+        return Call("enqueue", ("0-1",), "", process, start, end, "unavailable")
+
+    outage = Fault(OUTAGE, 4.0, 6.0)
+    lasting, soon, late = gave_up("p0.1", 5.0, 13.0), gave_up("p1.1", 5.0, 7.0), sent("0-2", at=9.0)
+    assert answered_after(Records([lasting, soon, late], [], [outage]), [OUTAGE]) == [7.0]
+    begun_afterwards = gave_up("p0.1", 7.5, 15.0)
+    assert told_unavailable([lasting, soon, begun_afterwards], "enqueue", [outage]) == 1
+
+
 def test_a_slow_network_is_a_fault_too() -> None:
     slow = [Fault(SLOW, 1.0, 4.0)]
     during = [Call("enqueue", (name,), "", "p0.1", 3.0, 3.08, "ok") for name in ("0-1", "0-2")]

@@ -196,7 +196,7 @@ def _show(shows: Evidence, first: Course, steady: Course, back: Course) -> None:
     shows("F53", "new ones while all of them send", steady.connections, exactly=0)
     shows("F53", "connections of a client to a server that is back", per_client, at_most=most)
     shows("F53", "in the fullest 0.1 s of the first coming", first.fullest, at_least=1)
-    shows("F53", "in that of the return", back.fullest, at_most=2 * SLACK * first.fullest)
+    shows("F53", "in that of the return", back.fullest, told=True)
     # They are spread over the longest pause, so that a tenth of a second has a fifth of them.
     shows("F53", "share of all in that of the return", share, at_most=SLACK * SPAN / PAUSE)
     shows("F53", "of a core used by Redis while all come back", back.of_a_core, at_most=0.8)

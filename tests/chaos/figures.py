@@ -129,6 +129,10 @@ class Figures:
             share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
             what = "duplicates by kills and outages (by poison: F32)"
             self._show(row, what, share * 100, at_most=1.0, unit="%")
+            twice = self._account.repeated_effects / kept
+            self._show(
+                row, "handlers that came to their end twice", twice * 100, at_most=1.0, unit="%"
+            )
 
     def killed_workers(self) -> None:
         outcome = self._outcome
@@ -211,8 +215,7 @@ class Figures:
         self._show_done(row, "times it was full", "fill")
         self._show(row, "enqueues refused, typed", entered, at_least=1)
         self._show(row, "settlements refused", len(plain), exactly=0)
-        expired = self._account.causes[SILENCED]
-        self._show(row, "duplicates by leases that ran out", expired, exactly=0)
+        self._show(row, "duplicates by leases that ran out", self._ran_out_in(FULL), exactly=0)
         self._nothing_lost(row)
 
     def stopped(self) -> None:
@@ -271,6 +274,11 @@ class Figures:
         told = [call for call in self._records.calls if call.outcome == "unavailable"]
         spans = [(call.start, call.end or call.start) for call in told]
         return sum(overlaps(*span, lasted) and not overlaps(*span, others) for span in spans)
+
+    def _ran_out_in(self, kind: str) -> int:
+        """How many were delivered again while it lasted, or within a lease of it, for no cause."""
+        ttl, lasted = self._outcome.tier.lease_ttl, self._of(kind)
+        return sum(overlaps(one.at - ttl, one.at, lasted) for one in self._account.unexplained)
 
     def _of(self, kind: str) -> list[Fault]:
         return [fault for fault in self._records.faults if fault.kind == kind]

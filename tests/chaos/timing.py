@@ -33,7 +33,8 @@ def taken_up_after(records: Records, chronicle: Chronicle) -> list[float]:
 def answered_after(records: Records, kinds: Sequence[str]) -> list[float]:
     """From the end of each such fault until each process had its first answer that waited for it.
 
-    More than one may be lost on the way to a caller; that is another fault.
+    More than one may be lost on the way to a caller; that is another fault. Who gave up long after
+    the end, and was not answered before, has waited until then at least.
     """
     asked = [call for call in records.calls if call.op in {"enqueue", "complete"}]
     waits: list[float] = []
@@ -49,13 +50,19 @@ def _first_answers(
 ) -> dict[str, float]:
     first: dict[str, float] = {}
     for call in calls:
-        if call.end is None or call.outcome not in _ANSWERED:
+        if call.end is None or not _tells(call, fault):
             continue
         waited = call.start < fault.end < call.end
         if waited and not overlaps(fault.end, call.end, others):
             wait = call.end - fault.end
             first[call.process] = min(wait, first.get(call.process, math.inf))
     return first
+
+
+def _tells(call: Call, fault: Fault) -> bool:
+    """Whether it shows when its process was back: who gave up sooner had no time left."""
+    gave_up = call.outcome == "unavailable" and (call.end or 0.0) > fault.end + RECOVERY
+    return gave_up or call.outcome in _ANSWERED
 
 
 def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[float]:
@@ -71,12 +78,18 @@ def latencies(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> list[f
 
 
 def told_unavailable(calls: Iterable[Call], op: str, faults: Sequence[Fault]) -> int:
-    """How many were told so though they met no fault of the store."""
+    """How many were told so though they met no fault of the store, and none had just ended."""
     return sum(
-        not overlaps(call.start, call.end or call.start, faults, RECOVERY)
+        not any(_excuses(fault, call) for fault in faults)
         for call in calls
         if call.op == op and call.outcome == "unavailable"
     )
+
+
+def _excuses(fault: Fault, call: Call) -> bool:
+    end = call.end or call.start
+    met = fault.start < end and call.start < fault.end
+    return met or (fault.end <= call.start and end <= fault.end + RECOVERY)
 
 
 def stops(notes: Iterable[Note], away: Sequence[Fault]) -> list[float]:
@@ -102,7 +115,7 @@ def closed_under_load(records: Records) -> int:
 
 
 def last_trouble(records: Records) -> float:
-    """The last fault, death of a process, or arrival of a request."""
-    deaths = [note.at for note in records.notes if note.kind in {"killed", "poison"}]
+    """The last that was done to it: a fault, a kill, or a request that was sent."""
+    deaths = [note.at for note in records.notes if note.kind == "killed"]
     arrivals = [call.end or call.start for call in records.calls if call.op == "enqueue"]
     return max([fault.end for fault in records.faults] + deaths + arrivals, default=0.0)

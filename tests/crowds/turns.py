@@ -77,7 +77,8 @@ class Order:
     def _shares(self) -> list[int]:
         """What each got while all had something; later on, all but one are empty."""
         shares = Counter(self.served[: self._lanes * self._each])
-        return [count for lane, count in shares.items() if lane not in self._came_at]
+        served = [count for lane, count in shares.items() if lane not in self._came_at]
+        return served + [0] * (self._lanes - len(served))
 
     def _longest_wait(self) -> int:
         last, longest = {**self._came_at}, 0
