@@ -17,10 +17,10 @@ from tests.chaos.figures import Figures
 from tests.chaos.poison import conduct_poison, show_poison
 from tests.chaos.scale import conduct_scale, show_scale
 from tests.chaos.telling import Teller, tell
-from tests.chaos.tiers import LONG, POISON, SCALE, SHORT, Tier
+from tests.chaos.tiers import LONG, POISON, SCALE, SHORT, SOAK, Tier
 
 HELD, BROKEN, BAD_USAGE = 0, 1, 2
-_TIERS = {"short": SHORT, "long": LONG, "scale": SCALE, "poison": POISON}
+_TIERS = {"short": SHORT, "long": LONG, "soak": SOAK, "scale": SCALE, "poison": POISON}
 _EPILOG = """\
 tiers:
   short   5,000 requests in half a minute, 4 processes of 25 workers; at least 10 workers and 3
@@ -28,6 +28,9 @@ tiers:
   long    200,000 requests in 30 minutes, 20 processes of 10 workers, 5 producers; a worker killed
           every 2 s, the server every 15 s, everything every 60 s; 5 minutes of flapping, one of
           replies 50 ± 50 ms late, 5 % of the replies lost, 1 % of the requests poison
+  soak    150,000 requests in an hour (--minutes for a night or less), 6 processes of 10 workers of
+          which 2 are left alone, 2 producers; kills, outages, a full store, flapping and slowness
+          meanwhile: who lives long has no more memory and files at the end than after it warmed up
   scale   1,000,000 queued; 1,000 workers in one process, then 20 processes and a kill a second
   poison  12,000 requests without poison, and with some: what it costs the others
 

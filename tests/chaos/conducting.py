@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.growing import Size, watch
 from tests.chaos.ledger import SUFFIX, Pen
 from tests.chaos.mischief import Mischief
 from tests.chaos.outcome import Kept, Outcome, keep, read_outcome, read_said
@@ -24,6 +25,7 @@ from tests.chaos.worker import WorkerOrders
 
 _RELEASES = 0.01
 _PATIENCE = 60.0
+_LOOKS = 300
 
 
 class Conductor:
@@ -36,6 +38,7 @@ class Conductor:
         self.processes = Processes(folder, self.pen, folder / "output")
         self.mischief = Mischief(tier, place, self.processes, self.pen, seed)
         self.tally = Tally(folder)
+        self.sizes: list[Size] = []
 
     async def perform(self) -> float | None:
         """All of it, until nothing is queued any more: the instant of that."""
@@ -57,14 +60,22 @@ class Conductor:
         title = f"{self.tier.name}, {self.place.kind}, seed {self.seed}:"
         ends = start + self.tier.seconds
         telling = tell(self.tally, self.mischief.done, ends, title)
-        async with background(self.processes.replace_the_dead(), telling):
+        async with background(self.processes.replace_the_dead(), telling, *self._watching()):
             yield
+
+    def _watching(self) -> list[Coroutine[Any, Any, None]]:
+        """Where somebody is spared; producers are, as long as not everybody is killed."""
+        if not self.tier.spared:
+            return []
+        pause = self.tier.seconds / _LOOKS
+        return [watch(lambda: self.processes.slots, self.sizes, pause)]
 
     async def _start_processes(self) -> None:
         for number in range(self.tier.producers):
             await self.processes.add("producer", f"p{number}", self.producer(number))
         for number in range(self.tier.processes):
-            await self.processes.add("worker", f"w{number}", self.worker(number))
+            spared = number < self.tier.spared
+            await self.processes.add("worker", f"w{number}", self.worker(number), spared=spared)
 
     def worker(self, number: int, **other: Any) -> Orders:
         """What worker processes are told in their turn, but for what is ``other`` with them."""
@@ -178,6 +189,7 @@ def conclude(conductor: Conductor, kind: str, drained_at: float | None, seconds:
         crashes=tuple(conductor.processes.crashes),
         seconds=seconds,
         untried=tuple(sorted(conductor.mischief.untried)),
+        sizes=tuple(conductor.sizes),
     )
     keep(kept, conductor.folder)
     return read_outcome(conductor.folder)

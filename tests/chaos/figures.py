@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.chaos.account import Account
 from tests.chaos.explaining import KILLED, POISON, SILENCED, Chronicle, read_chronicle
+from tests.chaos.growing import growth
 from tests.chaos.ledger import ALL, FLAP, FULL, OUTAGE, SLOW, Fault
 from tests.chaos.names import children_of, is_poison
 from tests.chaos.outcome import Outcome
@@ -38,6 +39,10 @@ _UNLUCKY = 50
 _UNLUCKY_SHORT = 4
 # A hundred and more are usual.
 _LATE_A_SECOND = 20
+# Heaps have holes; a leak of a tenth of what was carried would be several times as much.
+_MOST_GROWN = 16.0
+# What is in use at one instant and not at another: a connection or two, a file of the store.
+_MOST_FILES = 8
 # So long may a run take that is part of every change.
 _SHORT = 90.0
 # Sent, leased and settled: each request has a part in so many at least.
@@ -69,6 +74,8 @@ class Figures:
             self.lost_replies()
         if tier.poison_every:
             self.poison()
+        if tier.spared:
+            self.grown(row)
 
     def _kinds(self) -> dict[str, Callable[[], None]]:
         return {
@@ -197,6 +204,17 @@ class Figures:
         # Each worker of a process has one request in its hands, and all die with the poison's.
         each, most = account.causes[POISON] / max(1, deaths), self._outcome.tier.workers
         self._show("F32", "others delivered again for each of them", each, at_most=most)
+
+    def grown(self, row: str) -> None:
+        """Of who was there for half of the time; producers are not killed alone."""
+        tier = self._outcome.tier
+        found = growth(self._outcome.sizes, tier.seconds / 2).values()
+        least = tier.spared + tier.producers
+        self._show(row, "processes that lived for half of it", len(found), at_least=least)
+        memory = max((one.memory for one in found), default=math.inf)
+        self._show(row, "that one of them grew by at most", memory, at_most=_MOST_GROWN, unit="MB")
+        files = max((one.files for one in found), default=math.inf)
+        self._show(row, "files more open in one of them", files, at_most=_MOST_FILES)
 
     def _bad_luck(self) -> int:
         """How many kills may meet one that is alone; rounded up: without any, there is none."""

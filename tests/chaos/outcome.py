@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.chaos.account import Account, Picture, close
 from tests.chaos.auditor import read_picture
 from tests.chaos.explaining import read_chronicle
+from tests.chaos.growing import Size
 from tests.chaos.history import Judgement, judge
 from tests.chaos.ledger import Records, read_all
 from tests.chaos.tiers import Tier
@@ -36,6 +37,8 @@ class Kept:
     late_replies: int = 0
     # Kinds of faults that this machine does not let anybody do.
     untried: tuple[str, ...] = ()
+    # How large processes were, now and then.
+    sizes: tuple[Size, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,7 @@ def read_kept(folder: Path) -> Kept:
         "planned": Counter(told["planned"]),
         "crashes": tuple(told["crashes"]),
         "untried": tuple(told.get("untried", ())),
+        "sizes": tuple(Size(*size) for size in told.get("sizes", ())),
     }
     return Kept(**{**told, **read})
 

@@ -37,6 +37,8 @@ class Slot:
     started: float = 0.0
     # Whether who ends is to be replaced.
     wanted: bool = True
+    # Whether nothing is done to who is here.
+    spared: bool = False
     expected: set[int] = field(default_factory=set)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -58,8 +60,8 @@ class Processes:
     def of(self, kind: str) -> list[Slot]:
         return [slot for slot in self.slots if slot.kind == kind]
 
-    async def add(self, kind: str, name: str, orders: Orders) -> Slot:
-        slot = Slot(kind, name, orders)
+    async def add(self, kind: str, name: str, orders: Orders, *, spared: bool = False) -> Slot:
+        slot = Slot(kind, name, orders, spared=spared)
         self.slots.append(slot)
         await self._fill(slot)
         return slot
@@ -104,7 +106,7 @@ class Processes:
     def choose(self, kind: str, dice: random.Random, *, grown: bool = False) -> Slot | None:
         """One that runs; ``grown`` is who has had the time to introduce itself."""
         born_before = time.monotonic() - (_CHILDHOOD if grown else 0.0)
-        running = [slot for slot in self.of(kind) if slot.pid is not None]
+        running = [slot for slot in self.of(kind) if slot.pid is not None and not slot.spared]
         fit = [slot for slot in running if slot.started <= born_before]
         return dice.choice(fit) if fit else None
 

@@ -38,6 +38,8 @@ class Tier:
     # Where processes live for less than a lease lasts, there is nobody to notice a silence.
     strangers: int = 0
     max_deaths: int = 5
+    # So many worker processes are left alone, to see whether who lives long grows.
+    spared: int = 0
     # What bounds in time are multiplied by: a short run has few chances on a busy machine.
     slack: float = 1.0
     # How much of the tier this is; what must be done to it is as much less.
@@ -116,6 +118,27 @@ LONG = Tier(
     fill_every=120.0,
     flap_for=300.0,
     slow_for=60.0,
+)
+
+SOAK = Tier(
+    "soak",
+    requests=150_000,
+    processes=6,
+    workers=10,
+    producers=2,
+    seconds=3_600.0,
+    lease_ttl=10.0,
+    shortest_work=0.01,
+    longest_work=0.2,
+    cancels=0.01,
+    kill_every=10.0,
+    stop_every=45.0,
+    server_every=60.0,
+    longest_outage=3.0,
+    fill_every=180.0,
+    flap_for=60.0,
+    slow_for=60.0,
+    spared=2,
 )
 
 SCALE = Tier(

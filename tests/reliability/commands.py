@@ -96,6 +96,20 @@ COMMANDS = {
             ("--tier", "scale", "--store", "sqlite"),
         ),
         Command(
+            "soak",
+            "long",
+            90 * _MINUTES,
+            "tests.chaos",
+            ("--tier", "soak", "--store", "redis"),
+        ),
+        Command(
+            "soak on SQLite",
+            "long",
+            90 * _MINUTES,
+            "tests.chaos",
+            ("--tier", "soak", "--store", "sqlite"),
+        ),
+        Command(
             "WAL race",
             "long",
             30 * _MINUTES,

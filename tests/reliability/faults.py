@@ -406,6 +406,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             ("chaos long", "chaos long on SQLite"),
         ),
         Fault(
+            "TIER-SOAK",
+            "An hour",
+            "150,000 requests, 6 processes of which 2 are left alone, 2 producers; kills, outages, "
+            "a full store, flapping, lost and late replies",
+            "the account closes; who lives long does not grow",
+            ("soak", "soak on SQLite"),
+        ),
+        Fault(
             "TIER-SCALE",
             "A million requests",
             "1,000,000 queued, 1,000 workers in a process, 20 processes, a kill every second",
