@@ -136,10 +136,9 @@ class Figures:
             share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
             what = "duplicates by kills and outages (by poison: F32)"
             self._show(row, what, share * 100, at_most=1.0, unit="%")
-            twice = self._account.repeated_effects / kept
-            self._show(
-                row, "handlers that came to their end twice", twice * 100, at_most=1.0, unit="%"
-            )
+            # Also for poison beside them, and for a store too full to take their children in.
+            twice = 100 * self._account.repeated_effects / kept
+            self._show(row, "handlers that came to their end again", twice, told=True, unit="%")
 
     def killed_workers(self) -> None:
         outcome = self._outcome
