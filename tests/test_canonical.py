@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +60,9 @@ DIFFERENT = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_one_page(one: str, other: str) -> None:
     assert print_of(URL(one)) == print_of(URL(other))
-    assert str(canonical_url(URL(one))) == str(canonical_url(URL(other)))
+    assert canonical_url(URL(one)) == canonical_url(URL(other))
+    # Shown without its usual port, a URL may still have it.
+    assert canonical_url(URL(one)).raw_authority == canonical_url(URL(other)).raw_authority
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
@@ -107,6 +111,32 @@ def test_it_is_idempotent(scheme: str, host: str, rest: str) -> None:
     assert str(canonical_url(read_again)) == str(canonical)
     assert print_of(url) == print_of(canonical) == print_of(read_again)
     assert print_of(URL(str(url))) == print_of(url)
+
+
+def test_what_is_canonical_stays_as_it_is() -> None:
+    url = URL("http://a/x?a=1&b=2")
+    assert canonical_url(url) is url
+    assert str(canonical_url(URL("http://a:81"))) == "http://a:81/"
+
+
+def test_a_fingerprint_begins_with_its_host() -> None:
+    """So that what one host has lies together; a URL without a host has one as well."""
+    one, other, elsewhere = (
+        print_of(URL(url)) for url in ("http://a/1", "http://a/2", "http://b/1")
+    )
+    assert one[:8] == other[:8] != elsewhere[:8]
+    assert print_of(URL("/1"))[:8] == blake2b(b"", digest_size=4).hexdigest()
+
+
+def test_the_order_within_a_query_is_by_name() -> None:
+    assert canonical_url(URL("http://a/?b=1=0&a=2=9&a=1=3")).raw_query_string == "a=2=9&a=1=3&b=1=0"
+
+
+def test_what_is_no_url_names_what_was_given() -> None:
+    with pytest.raises(ValidationError, match="not int"):
+        RequestMeta(5)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="holds a lone surrogate"):
+        RequestMeta("http://a/\ud800")
 
 
 @pytest.mark.parametrize("text", ["http://[", "http://[]@/", "//[]@", "http://h:99999/"])

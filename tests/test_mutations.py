@@ -118,7 +118,7 @@ def test_a_survivor_is_told_with_its_reason(
     seen = replace(MUTANT, verdict=Verdict.SURVIVED)
     new = replace(seen, now="a = 3")
     dead = replace(new, verdict=Verdict.KILLED, now="a = 4")
-    told([seen, new, *([dead] * 18)], tmp_path / "figures.json")
+    assert told([seen, new, *([dead] * 18)], tmp_path / "figures.json") == 1
     said = capsys.readouterr().out
     assert "retry.wait (survived): It waits.\n  - a = 1\n  + a = 2\n" in said
     assert "retry.wait (survived): NOT LOOKED AT\n  - a = 1\n  + a = 3\n" in said
@@ -140,12 +140,13 @@ def test_trials_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dead", "alive", "untried", "code"), [(9, 1, 0, 0), (8, 1, 0, 1), (99, 1, 1, 1), (0, 0, 0, 1)]
+    ("counts", "code"), [((9, 1, 0), 0), ((8, 1, 0), 1), ((99, 1, 1), 1), ((0, 0, 0), 1)]
 )
 def test_a_tenth_may_live_on(
-    tmp_path: Path, dead: int, alive: int, untried: int, code: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counts: tuple[int, int, int], code: int
 ) -> None:
-    ends = {Verdict.KILLED: dead, Verdict.SURVIVED: alive, Verdict.UNTRIED: untried}
+    monkeypatch.setattr(looked_at, "read", lambda: [LookedAt("*", "So.")])
+    ends = dict(zip((Verdict.KILLED, Verdict.SURVIVED, Verdict.UNTRIED), counts, strict=True))
     mutants = [replace(MUTANT, verdict=v) for v, count in ends.items() for _ in range(count)]
     assert told(mutants, tmp_path / "figures.json") == code
     figures = json.loads((tmp_path / "figures.json").read_text())

@@ -101,11 +101,13 @@ class Mischief:
             slot = self._processes.choose("worker", self._dice, grown=grown)
             if slot is None:
                 return False
+            process, gone = slot.process, slot.gone
             self._processes.stop(slot)
             if self._dice.random() < _STOPPED_TWICE:
                 await asyncio.sleep(self._dice.uniform(0, 0.1))
-                self._processes.stop(slot)
-            await slot.gone.wait()
+                if slot.process == process:  # else its successor is here already
+                    self._processes.stop(slot)
+            await gone.wait()
             return slot.code == 0
 
     async def _kill_in_calm(self) -> bool:

@@ -122,7 +122,7 @@ def _hold(ends: Counter[Verdict], unseen: int, figures: Path | None) -> int:
         evidence("MUT", "noticed by a test", dead, at_least=1)
         # On a busy machine there are more of these, and fewer that live on.
         evidence("MUT", "of them by not ending in time", ends[Verdict.TIMEOUT], told=True)
-        evidence("MUT", "survivors that nobody has looked at", unseen, told=True)
+        evidence("MUT", "survivors that nobody has looked at", unseen, exactly=0)
         evidence("MUT", "survivors among the others", share, at_most=MOST, unit="%")
         evidence("MUT", "left untried when the time was up", ends[Verdict.UNTRIED], exactly=0)
     except AssertionError as broken:

@@ -49,10 +49,14 @@ DECISIONS = Group(
 )
 WEB = Group(
     "web",
-    _in("loader", "retry_after robots_rules headers urls statuses")
-    + _in("recipes", "json_paths link_header scope web_urls"),
+    (
+        "urls",
+        *_in("loader", "addresses retry_after robots_rules headers urls statuses"),
+        *_in("recipes", "json_paths link_header scope web_urls"),
+    ),
     _tests(
-        "canonical loader_parts loader_failures loader_pages loader_proxy loader_robots "
+        "canonical fuzz_urls guard loader_addresses loader_parts loader_failures loader_pages "
+        "loader_proxy loader_robots "
         "recipe_api recipe_cursor recipe_links recipe_scope recipe_site recipe_sitemap"
     ),
 )
