@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -24,6 +27,34 @@ from tests.harness import everything
 
 def refused(said: str) -> Any:
     return pytest.raises(ValidationError, match=f"^{re.escape(said)}")
+
+
+@dataclass
+class Reading:
+    sensor: str
+    value: float
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda number: number,
+        lambda number: [None, 1.5, number],
+        lambda number: {"a": None, "b": [{"c": (number,)}]},
+        lambda number: [Reading("a", 1.0), Reading("b", number)],
+    ],
+    ids=["bare", "in a list", "nested", "in a dataclass"],
+)
+def test_what_is_no_number_is_refused(number: float, hold: Callable[[float], Any]) -> None:
+    """It would be written as null, and come back as None."""
+    with refused(f"a store holds what JSON holds, and {number} is no number there"):
+        encode_value(hold(number))
+
+
+def test_nothing_is_no_strange_number() -> None:
+    for value in (None, [None, 1.5], {"null": None}, "null"):
+        assert decode_value(encode_value(value)) == value
 
 
 def test_a_key_is_text_of_at_most_sixteen_kibibytes() -> None:

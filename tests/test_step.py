@@ -76,6 +76,16 @@ async def test_a_lease_reads_little_more_than_it_hands_out(clock: ManualClock) -
         assert sum(store.rows) <= 5
 
 
+async def test_a_lane_is_counted_while_it_has_something_ready(clock: ManualClock) -> None:
+    async with open_run(MemoryStore(clock=clock), clock=clock) as queue:
+        await queue.enqueue([Entry(lane, lane=lane) for lane in "aabc"])
+        seen = [(await queue.stats()).lanes]
+        for _ in range(4):
+            await queue.dequeue()
+            seen.append((await queue.stats()).lanes)
+    assert seen == [3, 3, 2, 1, 0]
+
+
 async def test_what_time_brings_comes_a_bounded_part_at_a_time(clock: ManualClock) -> None:
     store, many = Watched(), STEP + 200
     async with open_run(store, clock=clock, lane_interval=1.0) as queue:

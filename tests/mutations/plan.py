@@ -70,8 +70,8 @@ RECORDS = Group(
     ),
     (
         *_tests(
-            "conformance entries faults_input faults_records identity kv_values lanes layout "
-            "options order records values"
+            "conformance entries faults_input faults_records forgotten identity kv_values lanes "
+            "layout options order records values"
         ),
         _UNITS,
     ),
