@@ -204,6 +204,20 @@ def test_whatever_came_before_settling_goes_on(
     shows("F43", "settlements on a full disk, whatever came before", settled, exactly=200)
 
 
+async def test_what_adds_nothing_passes_whatever_the_log_will_add(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have become that long while there was room."""
+    async with SQLiteStore(path) as store:
+        await store.transact(lambda tx: tx.put_many([(b"%d" % n, bytes(999)) for n in range(99)]))
+        monkeypatch.setattr(Reserve, "covers", lambda _, growth: growth < 0)
+        await store.transact(lambda tx: tx.delete_many([b"1", b"2"]), urgent=True)
+        await store.transact(put(b"3", b"shorter"), urgent=True)
+        with pytest.raises(StoreFull):
+            await store.transact(put(b"more", bytes(99_999)), urgent=True)
+        assert len(await everything(store)) == 97
+
+
 async def test_what_was_given_up_is_not_put_back_before_it_was_used(
     path: Path, clock: ManualClock
 ) -> None:

@@ -107,9 +107,9 @@ class GroupCommit:
         try:
             connection = self._session.connection()
             connection.execute("BEGIN IMMEDIATE")
-            before = connection.total_changes
+            before, pages = connection.total_changes, self._session.pages(connection)
             outcomes = self._run_all(connection, steps)
-            self._commit(connection, changed=connection.total_changes != before)
+            self._commit(connection, pages, changed=connection.total_changes != before)
         except _EDGE as error:
             return self._none_kept(steps, error)
         return outcomes
@@ -139,13 +139,13 @@ class GroupCommit:
             connection.execute(undo)
         return outcome
 
-    def _commit(self, connection: sqlite3.Connection, *, changed: bool) -> None:
+    def _commit(self, connection: sqlite3.Connection, pages: int, *, changed: bool) -> None:
         if not connection.in_transaction:  # the only step has failed
             return
         self._session.check()
         try:
             if changed:
-                self._session.check_growth(connection)
+                self._session.check_growth(connection, before=pages)
             number = self._session.count_commit(connection) if changed else None
             connection.execute("COMMIT")
         except (Immovable, sqlite3.Error) as error:

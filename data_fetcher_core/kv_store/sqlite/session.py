@@ -136,9 +136,15 @@ class Session:
             return self._move_log(connection, "PASSIVE")
         return True
 
-    def check_growth(self, connection: sqlite3.Connection) -> None:
-        """:class:`Immovable` if there may be no room to move the log once this is committed."""
-        if not self.reserve.covers(self._growth(connection)):
+    def pages(self, connection: sqlite3.Connection) -> int:
+        """How long the database is, with what is in the log and in the open transaction."""
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        return int(pages)
+
+    def check_growth(self, connection: sqlite3.Connection, before: int) -> None:
+        """:class:`Immovable` if this makes the database longer than the log can be moved with."""
+        grows = self.pages(connection) > before
+        if grows and not self.reserve.covers(self._growth(connection)):
             raise Immovable(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def shorten_log(self) -> bool:
@@ -200,8 +206,7 @@ class Session:
 
     def _growth(self, connection: sqlite3.Connection) -> int:
         try:
-            (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            return int(pages) * self._page_size - self.path.stat().st_size
+            return self.pages(connection) * self._page_size - self.path.stat().st_size
         except (OSError, *SQL_ERRORS):
             return 0
 
