@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -136,4 +137,6 @@ def _hold(ends: Counter[Verdict], unseen: int, figures: Path | None) -> int:
 
 
 if __name__ == "__main__":
+    # As by Ctrl-C: what it has started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())
