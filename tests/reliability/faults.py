@@ -32,6 +32,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
                 "chaos long on SQLite",
                 "chaos scale",
                 "chaos scale on SQLite",
+                "soak",
+                "soak on SQLite",
             ),
         ),
         Fault(
@@ -40,7 +42,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "SIGKILL under load with `appendfsync always`, started again after up to 5 s (a step "
             "that it tore is cut off first, see the guarantees)",
             "nothing is lost; clients are back within 2 s of the server",
-            ("chaos short", "chaos long"),
+            ("chaos short", "chaos long", "soak"),
         ),
         Fault(
             "F3",
@@ -99,7 +101,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "The reply is lost, the command was done",
             "a proxy forwards the request and closes, for each script of each verb in turn",
             "each verb takes effect once",
-            ("chaos short", "chaos long"),
+            ("chaos short", "chaos long", "soak"),
         ),
         Fault(
             "F10",
@@ -140,7 +142,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "the proxy delays, jitters, slices and throttles",
             "the account closes; the slowest of a hundred takes what was injected and 20 ms; no "
             "time-outs",
-            ("chaos short", "chaos long"),
+            ("chaos short", "chaos long", "soak"),
         ),
         Fault(
             "F16",
@@ -153,7 +155,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "A network that comes and goes",
             "down for 200 ms, up for 300 ms, over and over",
             "the account closes; order within a lane is kept; no caller is told of it",
-            ("chaos short", "chaos long"),
+            ("chaos short", "chaos long", "soak"),
         ),
         Fault(
             "F40",
@@ -219,7 +221,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "CONFIG SET maxmemory under load",
             "new requests are refused with `StoreFull`; settlements, beats and sweeps all pass; it "
             "recovers by itself",
-            ("chaos short", "chaos long"),
+            ("chaos short", "chaos long", "soak"),
         ),
         Fault(
             "F35",
@@ -257,7 +259,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "The disk below SQLite is full",
             "a 1 MB file system; `max_page_count`",
             "new requests are refused, settlements pass from the reserve; opens again",
-            ("chaos short", "chaos long on SQLite"),
+            ("chaos short", "chaos long on SQLite", "soak on SQLite"),
         ),
         Fault(
             "F44",
@@ -329,7 +331,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "Asked to stop under load",
             "SIGTERM and SIGINT, twice, while it drains, at any instant",
             "ends within its grace; nothing stays leased, nothing is lost; exit code 75",
-            ("chaos short", "chaos long", "chaos long on SQLite"),
+            ("chaos short", "chaos long", "chaos long on SQLite", "soak", "soak on SQLite"),
         ),
         Fault(
             "F55",
