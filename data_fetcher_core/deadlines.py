@@ -1,16 +1,27 @@
-"""One timer for many durations of the same length: what began first is over first.
+"""Time-outs that count what the loop was able to hear, and no more.
 
-``asyncio.timeout`` does the same with a timer for each, which costs a page a tenth of its time.
+A timer that rings late says that the event loop stood still: a callback blocked it, or the process
+was stopped. What came meanwhile lies unread, and ``asyncio.timeout`` would throw it away together
+with the wait for it. Here whoever waits is given a moment more to read it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from types import TracebackType
+from typing import Protocol
+
+_SHARE = 0.1
+_SHORTEST_GRACE = 0.02
+_LONGEST_GRACE = 0.5
 
 
 class Deadlines:
-    """``with deadlines.begin(): …`` ends in a :class:`TimeoutError` after so many seconds."""
+    """``with deadlines.begin(): …`` ends in a :class:`TimeoutError` after so many seconds.
+
+    One timer serves many durations of the same length: what began first is over first. A timer
+    for each costs a page a tenth of its time.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -28,26 +39,69 @@ class Deadlines:
             self._loop, self._timer, self._running = loop, None, {}
         at = self._running[deadline] = loop.time() + self._seconds
         if self._timer is None:
-            self._timer = loop.call_at(at, self._ring, loop)
+            self._timer = loop.call_at(at, self._ring, loop, at)
 
     def remove(self, deadline: Deadline) -> None:
         self._running.pop(deadline, None)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _ring(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        grace = _grace(loop, due, self._seconds)
+        self._timer = loop.call_later(grace, self._end, loop) if grace else None
+        if not grace:
+            self._end(loop)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         while self._running:
             deadline, at = next(iter(self._running.items()))
             if at > loop.time():
-                self._timer = loop.call_at(at, self._ring, loop)
+                self._timer = loop.call_at(at, self._ring, loop, at)
                 return
             del self._running[deadline]
             deadline.expire()
 
 
+def within(seconds: float) -> Deadline:
+    """A single duration, in a ``with`` statement."""
+    return Deadline(_Alone(seconds))
+
+
+class _Alone:
+    """A deadline with a timer of its own."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def add(self, deadline: Deadline) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._seconds
+        self._timer = loop.call_at(due, self._ring, loop, due, deadline)
+
+    def remove(self, _: Deadline) -> None:
+        self._timer.cancel()
+
+    def _ring(self, loop: asyncio.AbstractEventLoop, due: float, deadline: Deadline) -> None:
+        if grace := _grace(loop, due, self._seconds):
+            self._timer = loop.call_later(grace, deadline.expire)
+        else:
+            deadline.expire()
+
+
+def _grace(loop: asyncio.AbstractEventLoop, due: float, seconds: float) -> float:
+    """How much longer to wait, now that a timer has rung that was ``due`` then."""
+    grace = min(max(_SHORTEST_GRACE, seconds * _SHARE), _LONGEST_GRACE)
+    return grace if loop.time() - due > grace else 0.0
+
+
+class _Owner(Protocol):
+    def add(self, deadline: Deadline) -> None: ...
+    def remove(self, deadline: Deadline) -> None: ...
+
+
 class Deadline:
     __slots__ = ("_cancelling", "_expired", "_owner", "_task")
 
-    def __init__(self, owner: Deadlines) -> None:
+    def __init__(self, owner: _Owner) -> None:
         self._owner = owner
         self._expired = False
 

@@ -107,7 +107,7 @@ async def test_a_loader_that_blocks_the_loop_loses_nothing(
     """Another process takes over what the silent one held; each is delivered twice at most."""
     ledger, urls = tmp_path / "ledger", [url(n) for n in range(60)]
     orders = partial(Orders, store_url, str(ledger), urls, queue={"lease_ttl": LEASE_TTL})
-    blocking = orders(block={urls[20]: 4 * LEASE_TTL})
+    blocking = orders(block={urls[20]: 8 * LEASE_TTL})
     first = _fetch(nursery, blocking, tmp_path / "first.txt")
     await until(lambda: any(note.event == "blocks" for note in read_notes(ledger)))
     second = _fetch(nursery, orders(), tmp_path / "second.txt")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import socket
 import time
 import weakref
 from itertools import repeat
@@ -61,6 +63,33 @@ async def test_who_was_stopped_for_too_long_does_not_ask_again(
     store = AwayStore(1)
     with pytest.raises(StoreUnavailable, match="away"):
         await insist(store.ask, 0.2)
+    assert store.asked == 1
+
+
+class AnswersAtOnce(AwayStore):
+    """Its answers come over a socket, as they do from a server."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(away=0)
+        self._loop = loop
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+
+    async def ask(self) -> int:
+        self.asked += 1
+        self._loop.call_soon(self._keep_the_loop_from_running)
+        return int(await self._loop.sock_recv(self.near, 8))
+
+    def _keep_the_loop_from_running(self) -> None:
+        self.far.send(b"7")
+        time.sleep(0.5)
+
+
+async def test_what_came_while_the_loop_stood_still_is_an_answer() -> None:
+    """Asked again, a store that has forgotten us would deny what it did."""
+    store = AnswersAtOnce(asyncio.get_running_loop())
+    with store.near, store.far:
+        assert await insist(store.ask, 0.3) == 7
     assert store.asked == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import codecs
 import encodings
@@ -21,7 +20,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from data_fetcher_core.core import Page
-from data_fetcher_core.deadlines import Deadlines
 from data_fetcher_core.errors import FetchError
 from data_fetcher_core.loader.charset import CODECS, charset_of, codec_of, content_type
 from data_fetcher_core.loader.headers import (
@@ -134,106 +132,6 @@ def test_when_they_want_to_be_asked_again() -> None:
 def test_credentials_inside_a_url(url: str, pair: bytes) -> None:
     name, value = "Authorization", f"Basic {base64.b64encode(pair).decode()}"
     assert basic_authorization(URL(url, encoded="\udcff" in url)) == {name: value}
-
-
-# --- deadlines ----------------------------------------------------------------------------------
-
-
-async def wait_within(deadlines: Deadlines, seconds: float) -> str:
-    try:
-        with deadlines.begin():
-            await asyncio.sleep(seconds)
-    except TimeoutError:
-        return "late"
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
-    return "done"
-
-
-async def test_what_takes_too_long_is_ended() -> None:
-    deadlines = Deadlines(0.05)
-    async with asyncio.timeout(2.0):
-        waits = [0.0, 30.0, 0.01, 30.0, 0.0]
-        ends = await asyncio.gather(*(wait_within(deadlines, wait) for wait in waits))
-        assert ends == ["done", "late", "done", "late", "done"]
-        assert await wait_within(deadlines, 30.0) == "late"
-        assert await wait_within(deadlines, 0.0) == "done"
-
-
-async def test_who_was_in_time_may_go_on_for_longer() -> None:
-    deadlines = Deadlines(0.05)
-    with deadlines.begin():
-        await asyncio.sleep(0.0)
-    await asyncio.sleep(0.15)
-
-
-async def test_it_is_for_a_task() -> None:
-    loop = asyncio.get_running_loop()
-    tried: asyncio.Future[None] = loop.create_future()
-
-    def enter() -> None:
-        with pytest.raises(RuntimeError, match=r"^a deadline is for a task$"):
-            Deadlines(1.0).begin().__enter__()
-        tried.set_result(None)
-
-    loop.call_soon(enter)
-    await tried
-
-
-async def test_those_who_began_later_end_later() -> None:
-    deadlines = Deadlines(0.1)
-    ended: list[int] = []
-
-    async def wait(number: int) -> None:
-        await asyncio.sleep(number * 0.02)
-        assert await wait_within(deadlines, 30.0) == "late"
-        ended.append(number)
-
-    async with asyncio.timeout(2.0):
-        await asyncio.gather(*map(wait, range(5)))
-    assert ended == [0, 1, 2, 3, 4]
-
-
-async def test_who_is_cancelled_is_not_late() -> None:
-    deadlines = Deadlines(30.0)
-    task = asyncio.ensure_future(wait_within(deadlines, 30.0))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_who_is_late_and_cancelled_stays_cancelled() -> None:
-    deadline = Deadlines(30.0).begin()
-    entered = asyncio.Event()
-
-    async def wait() -> None:
-        with deadline:
-            entered.set()
-            await asyncio.sleep(30.0)
-
-    task = asyncio.ensure_future(wait())
-    await entered.wait()
-    task.cancel()
-    deadline.expire()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_an_error_of_its_own_is_not_late() -> None:
-    deadlines = Deadlines(30.0)
-    with pytest.raises(KeyError), deadlines.begin():
-        raise KeyError
-    with pytest.raises(TimeoutError), deadlines.begin():
-        raise TimeoutError
-
-
-def test_deadlines_live_through_several_loops() -> None:
-    deadlines = Deadlines(0.05)
-    for _ in range(2):
-        assert asyncio.run(wait_within(deadlines, 0.0)) == "done"
-        assert asyncio.run(asyncio.wait_for(wait_within(deadlines, 30.0), 2.0)) == "late"
 
 
 # --- charsets -----------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import anyio
 from anyio.abc import TaskGroup
 
 from data_fetcher_core.core import Entry, FetchRunContext, Locator
+from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import FetchError, ValidationError
 from data_fetcher_core.events import Fed, Subscriber
 from data_fetcher_core.fetcher.breakers import Breakers
@@ -138,7 +138,7 @@ class Feeder:
     async def _ask(self, locator: Locator) -> tuple[list[Any], Any]:
         """What it gives and where it then stands, with nothing in between."""
         try:
-            with anyio.fail_after(self._timeout):
+            with within(self._timeout):
                 found = await locator.get_next_urls(self._context)
         except TimeoutError:
             raise FetchError(f"a locator took longer than {self._timeout:g} s") from None

@@ -6,7 +6,6 @@ reached means that nothing is for now, so that the request is tried again later.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -15,6 +14,7 @@ import anyio.to_thread
 from aiohttp import ClientResponse
 from yarl import URL
 
+from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import FetchError, Postponed, Skipped
 from data_fetcher_core.kv_store import KeyValueStore
 from data_fetcher_core.loader.body import Body
@@ -102,7 +102,7 @@ class Robots:
     async def _ask(self, url: URL) -> str:
         """What the file says; nothing where there is none."""
         try:
-            async with asyncio.timeout(self._timeout):
+            with within(self._timeout):
                 response, at = await self._redirects.get(url, self._headers)
                 return text_of(await self._beginning(response, at))
         except BadRedirect:

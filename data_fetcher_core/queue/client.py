@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from data_fetcher_core.clock import Clock
+from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.events import Buried, Subscriber
 from data_fetcher_core.queue.base import Serializer
@@ -221,7 +222,7 @@ class Client:
         began = self.loop.time()
         try:
             # The timer is for those who wait; nobody does where each verb has its batcher.
-            async with asyncio.timeout(self.options.op_timeout) if turn.locked() else nullcontext():
+            with within(self.options.op_timeout) if turn.locked() else nullcontext():
                 await turn.acquire()
         except TimeoutError:
             raise StoreUnavailable("the store has not answered those who asked before") from None

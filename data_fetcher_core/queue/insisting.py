@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import anyio
 
+from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -27,8 +28,7 @@ async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: flo
         for pause in _pauses():
             bound = min(share, deadline - now())
             try:
-                # The lightest way to bound a wait; there is one around every batch.
-                async with asyncio.timeout(bound):
+                with within(bound):
                     return await ask()
             except TimeoutError:
                 # An attempt cut short by the deadline does not hide what was said before it.

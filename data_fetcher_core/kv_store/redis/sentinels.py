@@ -9,6 +9,7 @@ from typing import Any
 
 from redis import exceptions as said
 
+from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import ConfigurationError, DataFetcherError, StoreUnavailable
 from data_fetcher_core.kv_store.redis.address import Endpoint, RedisAddress
 from data_fetcher_core.kv_store.redis.connection import Command, Pool, ask_once, make_wire
@@ -83,7 +84,7 @@ class SentinelServer:
         question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.master]
         failure: Exception
         try:
-            async with asyncio.timeout(_PATIENCE):
+            with within(_PATIENCE):
                 return self._read(await ask_once(make_wire(where, sentinel), question), sentinel)
         except TimeoutError:
             failure = said.ConnectionError(f"the sentinel did not answer within {_PATIENCE:g} s")

@@ -12,6 +12,7 @@ from typing import Any
 
 from redis import exceptions as said
 
+from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import (
     ConfigurationError,
     DataFetcherError,
@@ -159,7 +160,7 @@ class RedisStore(KeyValueStore):
         now = asyncio.get_running_loop().time
         suspicious_at = now() + duration - self._op_timeout + _SUSPICIOUS
         try:
-            async with asyncio.timeout(duration):
+            with within(duration):
                 return await work
         except DataFetcherError:
             raise
