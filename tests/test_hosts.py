@@ -309,6 +309,44 @@ async def test_a_lane_whose_rescuer_died_gets_its_places_back(
     assert len(await queue.lease(9)) == 7
 
 
+async def test_who_reads_a_breaker_may_find_it_read_anew_by_others(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that end together as a host recovers: each has another limit, and knows better."""
+    queue = make_queue(lane_concurrency=8)
+    await queue.enqueue([Entry(n, lane="host") for n in range(30)])
+    await queue.limit("host", 1)
+    await queue.swap_checkpoint("breaker:host", None, ["x", 0, [], 0, 0.0, 0.0])
+    breakers = Breakers(queue, "fetch:test", BreakerOptions(), lambda _: None)
+    (probe,) = await queue.lease(9)
+    lift = queue.limit
+
+    async def lift_and_let_another_end(lane: str, most: int | None) -> None:
+        await lift(lane, most)
+        (other,) = await queue.lease(1)
+        await breakers.note_good(other)
+
+    monkeypatch.setattr(queue, "limit", lift_and_let_another_end)
+    await breakers.note_good(probe)
+    assert len(await queue.lease(9)) == 6
+
+
+async def test_of_hosts_without_end_so_many_are_remembered(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_fetcher_core.fetcher.breakers._MOST_LANES", 10)
+    queue = make_queue()
+    breakers = Breakers(queue, "fetch:test", BreakerOptions(), lambda _: None)
+    await queue.enqueue([Entry(n, lane=f"host {n}") for n in range(60)])
+    for number, lease in enumerate(await queue.lease(60)):
+        await (breakers.note_good if number % 2 else breakers.note_bad)(lease)
+    assert everything_held_by(breakers) <= 2 * 10
+
+
+def everything_held_by(breakers: Breakers) -> int:
+    return sum(len(one) for one in vars(breakers).values() if isinstance(one, dict))
+
+
 async def test_with_one_place_a_breaker_is_closed_by_whoever_succeeds(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from data_fetcher_core.errors import StoreFull
 from data_fetcher_core.events import LaneRecovered, LaneShut, Subscriber
@@ -13,11 +14,21 @@ from data_fetcher_core.fetcher.breaker import Breaker, BreakerOptions
 from data_fetcher_core.fetcher.turns import is_turn_lane
 from data_fetcher_core.queue import KVStoreQueue, Lease
 
-# What goes well is told to the store only together with a failure. So it is remembered here,
-# of so many hosts.
+# What goes well is told to the store only together with a failure. So it is remembered here, and
+# what was read; of so many hosts.
 _MOST_LANES = 10_000
 
-_Known = tuple[Any, Breaker]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The record of a lane and what it says; the limit of the lane when it was read, and when."""
+
+    raw: Any
+    breaker: Breaker
+    limit: int
+    read_at: float
 
 
 class Breakers:
@@ -31,8 +42,6 @@ class Breakers:
         self._options = options
         self._tell = tell
         self._known: dict[str, _Known] = {}
-        # The limit of a lane when its record was read, and when that was.
-        self._looks: dict[str, tuple[int, float]] = {}
         self._good: dict[str, Counter[int]] = {}
 
     async def note_good(self, lease: Lease) -> None:
@@ -40,11 +49,10 @@ class Breakers:
         if self._may_be_open(lease):
             await self._change(lease, good=True)
             return
-        if len(self._good) > _MOST_LANES:
-            self._good.clear()
         counts = self._good.get(lease.lane)
         if counts is None:
-            counts = self._good[lease.lane] = Counter()
+            counts = Counter()
+            _keep(self._good, lease.lane, counts)
         counts[self._options.bucket(lease.now)] += 1
 
     async def note_bad(self, lease: Lease) -> None:
@@ -57,17 +65,15 @@ class Breakers:
         That another process opened it shows in the limit of the lane.
         """
         known = self._known.get(lease.lane)
-        if known is None or self._is_stale(lease):
+        if known is None or self._is_stale(known, lease):
             self._known.pop(lease.lane, None)
             return lease.lane_limit == self._options.probes
-        _, breaker = known
-        return not breaker.is_closed or breaker.streak > 0
+        return not known.breaker.is_closed or known.breaker.streak > 0
 
-    def _is_stale(self, lease: Lease) -> bool:
+    def _is_stale(self, known: _Known, lease: Lease) -> bool:
         """A host that gets as many as there are probes in any case is looked at now and then."""
-        limit, read_at = self._looks[lease.lane]
-        is_old = lease.now - read_at >= self._options.cooldown
-        return lease.lane_limit != limit or (is_old and limit == self._options.probes)
+        is_old = lease.now - known.read_at >= self._options.cooldown
+        return lease.lane_limit != known.limit or (is_old and known.limit == self._options.probes)
 
     async def _change(self, lease: Lease, *, good: bool) -> None:
         """A store without room forgets this one; what it knows of the host stays as it was."""
@@ -76,33 +82,35 @@ class Breakers:
 
     async def _note(self, lease: Lease, *, good: bool) -> None:
         while True:
-            raw, before = await self._read(lease)
+            known = await self._read(lease)
+            before = known.breaker
             told = before.with_good(dict(self._good.get(lease.lane, {})))
             see = told.seen_good if good else told.seen_bad
             after = see(lease.leased_at, lease.now, self._options)
             if after is told:
                 await self._hold_shut(lease, before)
                 return
-            if await self._write(lease.lane, raw, after):
+            if await self._write(lease.lane, known, after):
                 break
         self._good.pop(lease.lane, None)
         await self._act(lease, before, after)
 
     async def _read(self, lease: Lease) -> _Known:
-        lane = lease.lane
-        if lane not in self._known:
-            self._looks[lane] = lease.lane_limit, lease.now
-            raw = await self._queue.checkpoint(_name(lane))
-            self._known[lane] = raw, Breaker() if raw is None else Breaker.from_state(raw[1:])
-            await self._lift_limit(lease, self._known[lane][1])
-        return self._known[lane]
+        known = self._known.get(lease.lane)
+        if known is None:
+            raw = await self._queue.checkpoint(_name(lease.lane))
+            breaker = Breaker() if raw is None else Breaker.from_state(raw[1:])
+            known = _Known(raw, breaker, lease.lane_limit, lease.now)
+            _keep(self._known, lease.lane, known)
+            await self._lift_limit(lease, breaker)
+        return known
 
-    async def _write(self, lane: str, raw: Any, after: Breaker) -> bool:
+    async def _write(self, lane: str, known: _Known, after: Breaker) -> bool:
         """The random part makes two records differ that say the same: one of two swaps wins."""
         new = [os.urandom(6).hex(), *after.to_state()]
-        swapped = await self._queue.swap_checkpoint(_name(lane), raw, new)
+        swapped = await self._queue.swap_checkpoint(_name(lane), known.raw, new)
         if swapped:
-            self._known[lane] = new, after
+            _keep(self._known, lane, replace(known, raw=new, breaker=after))
         else:
             self._known.pop(lane, None)
         return swapped
@@ -134,6 +142,13 @@ class Breakers:
         """Shut a lane after all, if who opened its breaker died before doing so."""
         if breaker.opened_at < lease.leased_at < breaker.open_until > lease.now:
             await self._shut(lease, breaker)
+
+
+def _keep(kept: dict[str, T], lane: str, what: T) -> None:
+    """All of it can be read or gathered again."""
+    if len(kept) >= _MOST_LANES:
+        kept.clear()
+    kept[lane] = what
 
 
 def _name(lane: str) -> str:
