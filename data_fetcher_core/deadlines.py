@@ -1,8 +1,8 @@
 """Time-outs that count what the loop was able to hear, and no more.
 
-A timer that rings late says that the event loop stood still: a callback blocked it, or the process
-was stopped. What came meanwhile lies unread, and ``asyncio.timeout`` would throw it away together
-with the wait for it. Here whoever waits is given a moment more to read it.
+When a timer rings, an answer may lie there that nobody has read: it came in the same turn of the
+loop, or while the loop stood still, blocked by a callback or with its process. ``asyncio.timeout``
+would throw it away together with the wait for it. Here whoever waits is given a moment more.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Protocol
 
 _SHARE = 0.1
-_SHORTEST_GRACE = 0.02
-_LONGEST_GRACE = 0.5
+# A few turns of the loop, and what a loop may have missed that was late.
+_SHORT, _LONG = 0.02, 0.5
 
 
 class Deadlines:
@@ -45,10 +45,7 @@ class Deadlines:
         self._running.pop(deadline, None)
 
     def _ring(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        grace = _grace(loop, due, self._seconds)
-        self._timer = loop.call_later(grace, self._end, loop) if grace else None
-        if not grace:
-            self._end(loop)
+        self._timer = loop.call_later(_moment(loop, due, self._seconds), self._end, loop)
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
@@ -66,11 +63,17 @@ def within(seconds: float) -> Deadline:
     return Deadline(_Alone(seconds))
 
 
+def strictly(seconds: float) -> Deadline:
+    """The same without a moment more, for what must not be begun late."""
+    return Deadline(_Alone(seconds, grants_more=False))
+
+
 class _Alone:
     """A deadline with a timer of its own."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, grants_more: bool = True) -> None:
         self._seconds = seconds
+        self._grants_more = grants_more
 
     def add(self, deadline: Deadline) -> None:
         loop = asyncio.get_running_loop()
@@ -81,16 +84,17 @@ class _Alone:
         self._timer.cancel()
 
     def _ring(self, loop: asyncio.AbstractEventLoop, due: float, deadline: Deadline) -> None:
-        if grace := _grace(loop, due, self._seconds):
-            self._timer = loop.call_later(grace, deadline.expire)
+        if self._grants_more:
+            self._timer = loop.call_later(_moment(loop, due, self._seconds), deadline.expire)
         else:
             deadline.expire()
 
 
-def _grace(loop: asyncio.AbstractEventLoop, due: float, seconds: float) -> float:
-    """How much longer to wait, now that a timer has rung that was ``due`` then."""
-    grace = min(max(_SHORTEST_GRACE, seconds * _SHARE), _LONGEST_GRACE)
-    return grace if loop.time() - due > grace else 0.0
+def _moment(loop: asyncio.AbstractEventLoop, due: float, seconds: float) -> float:
+    """How much longer to wait, now that a timer rings that was ``due`` then."""
+    most = seconds * _SHARE
+    is_late = loop.time() - due > min(most, _SHORT)
+    return min(max(most, _SHORT), _LONG) if is_late else min(most, _SHORT)
 
 
 class _Owner(Protocol):

@@ -152,6 +152,7 @@ OPERATIONS: dict[str, Operation] = {
     "failing body": failing_body,
     "stats": lambda s: s.queue.stats(),
     "size": lambda s: s.queue.size(),
+    "admits_more": lambda s: s.queue.admits_more(),
     "peek": lambda s: s.queue.peek(5),
     "snapshot": lambda s: s.queue.snapshot(),
     "checkpoint": lambda s: s.queue.checkpoint("cursor"),

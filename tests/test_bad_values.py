@@ -170,7 +170,8 @@ USUAL: dict[str, dict[str, Any]] = {
     "cancel": {"ids": []},
 }
 WITHOUT_VALUES = {
-    *("size", "stats", "snapshot", "clear", "forget", "recount", "sweep", "shutdown", "close"),
+    *("size", "stats", "admits_more", "snapshot", "clear", "forget", "recount", "sweep"),
+    *("shutdown", "close"),
     *("open_session", "session_at_hand"),
     # An iterator, and what it is made of; they have a walk of their own.
     *("leases", "lease_selected"),

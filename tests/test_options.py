@@ -9,6 +9,7 @@ import pytest
 
 from data_fetcher_core import Priority, QueueOptions
 from data_fetcher_core.core import PRIORITY_LABELS
+from data_fetcher_core.deadlines import strictly, within
 from data_fetcher_core.errors import ConfigurationError, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.engine import Addition, NewRequest, Op
@@ -356,7 +357,7 @@ async def test_a_release_may_change_the_priority(queue: KVStoreQueue) -> None:
 
 
 def test_nothing_is_added_again_after_it_was_forgotten() -> None:
-    assert QueueOptions().patience_for("add") == 10.0
-    assert QueueOptions(lease_ttl=3.0).patience_for("add") == pytest.approx(2.4)
-    assert QueueOptions(lease_ttl=3.0).patience_for("settle") == 10.0
-    assert QueueOptions(lease_ttl=3.0, op_timeout=1.0).patience_for("add") == 1.0
+    assert QueueOptions().patience_for("add") == (10.0, strictly)
+    assert QueueOptions(lease_ttl=3.0).patience_for("add") == (pytest.approx(2.4), strictly)
+    assert QueueOptions(lease_ttl=3.0).patience_for("settle") == (10.0, within)
+    assert QueueOptions(lease_ttl=3.0, op_timeout=1.0).patience_for("add") == (1.0, strictly)

@@ -15,6 +15,7 @@ from data_fetcher_core.errors import (
     ValidationError,
 )
 from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue.engine import STEP
 from data_fetcher_core.queue.ordering import Head, choose
 from data_fetcher_core.testing import ManualClock
 from tests.conftest import MakeQueue
@@ -324,3 +325,17 @@ async def test_a_leased_request_does_not_expire_in_the_hand(
     clock.advance(10.0)
     await lease.complete()
     assert (await accounted(queue)).completed == 1
+
+
+async def test_what_is_behind_many_that_expired_is_there(
+    queue: KVStoreQueue, clock: ManualClock
+) -> None:
+    """Clearing those away takes several steps; who does not wait is told of nothing only then."""
+    await queue.enqueue(range(2 * STEP + 5), expires_in=1.0)
+    await queue.enqueue(["alive", "alive, too"])
+    clock.advance(2.0)
+    assert await queue.dequeue() == ["alive"]
+    await queue.enqueue(range(2 * STEP + 5), priority="high", expires_in=1.0)
+    clock.advance(2.0)
+    await queue.shutdown()
+    assert [lease.item async for lease in queue.leases()] == ["alive, too"]

@@ -77,7 +77,7 @@ class Feeder:
         locator's checkpoint that knows there is more.
         """
         lacking = {name for name in self._locators if not (await self._standing(name)).exhausted}
-        if not lacking:
+        if not lacking or not await self._queue.admits_more():
             return False
         async for letter in self._queue.dead_letters():
             lacking.discard(letter.item and locator_of(letter.item))
@@ -91,6 +91,9 @@ class Feeder:
         async with lease:
             if name not in self._locators:
                 await lease.bury(f"this recipe has no locator {name!r}")
+            elif not await self._queue.admits_more():
+                # It has more, which is asked for once the bound is raised.
+                await self._pauses.insist(lease.drop, needs_room=False)
             elif await self._refill.has_room():
                 self._refill.unpark(lease.lane)
                 await self._take_turn(lease, name)

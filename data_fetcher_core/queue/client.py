@@ -189,7 +189,8 @@ class Client:
             self._numbers[verb] += 1
             op = Op(self.name, self._numbers[verb])
             asked_at, mark = self.clock.monotonic(), self.memory.mark()
-            answer = await insist(lambda: ask(op), self.options.patience_for(verb), waited)
+            patience, bounded = self.options.patience_for(verb)
+            answer = await insist(lambda: ask(op), patience, waited, bounded)
         finally:
             turn.release()
         self.has_heard(asked_at)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import anyio
 
-from data_fetcher_core.deadlines import within
+from data_fetcher_core.deadlines import Deadline, within
 from data_fetcher_core.errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -19,7 +19,12 @@ _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 
 
-async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: float = 0.0) -> T:
+async def insist(
+    ask: Callable[[], Awaitable[T]],
+    op_timeout: float,
+    waited: float = 0.0,
+    bounded: Callable[[float], Deadline] = within,
+) -> T:
     """The store's answer, or :class:`StoreUnavailable` once ``op_timeout`` is over."""
     now = asyncio.get_running_loop().time
     deadline, share = now() + op_timeout - waited, op_timeout / _ATTEMPTS_WITHIN_BOUND
@@ -28,7 +33,7 @@ async def insist(ask: Callable[[], Awaitable[T]], op_timeout: float, waited: flo
         for pause in _pauses():
             bound = min(share, deadline - now())
             try:
-                with within(bound):
+                with bounded(bound):
                     return await ask()
             except TimeoutError:
                 # An attempt cut short by the deadline does not hide what was said before it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
@@ -173,6 +172,12 @@ class KVStoreQueue:
     async def stats(self) -> QueueStats:
         return await self._ask(self._engine.stats)
 
+    async def admits_more(self) -> bool:
+        """Whether a request with a new key may still enter: ``max_keyed``."""
+        await self.open_session()
+        most = int(self._stored["max_keyed"])
+        return most == 0 or (await self.stats()).keyed < most
+
     async def snapshot(self) -> dict[str, Any]:
         stats = await self.stats()
         return {
@@ -336,12 +341,7 @@ class KVStoreQueue:
         await self.open_session()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     def session_at_hand(self) -> Session | None:

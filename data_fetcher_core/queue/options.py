@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from data_fetcher_core.core import PRIORITY_LABELS, Priority
+from data_fetcher_core.deadlines import Deadline, strictly, within
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.queue.records import MOST_COUNTED
 from data_fetcher_core.retry import FixedDelays, RetryPolicy
@@ -96,15 +97,16 @@ class QueueOptions:
             )
         _check_labels(self.labels)
 
-    def patience_for(self, verb: str) -> float:
-        """How long an operation is repeated.
+    def patience_for(self, verb: str) -> tuple[float, Callable[[float], Deadline]]:
+        """How long an operation is repeated, and how each attempt is bounded.
 
         What a consumer has asked is forgotten with it, once it was silent for ``lease_ttl``. An
         addition that is repeated after that would be taken for another one; a lease is known by
         its token, and everything else may be done twice.
         """
-        longest = _SHARE_OF_LEASE * self.lease_ttl if verb == "add" else math.inf
-        return min(self.op_timeout, longest)
+        if verb == "add":
+            return min(self.op_timeout, _SHARE_OF_LEASE * self.lease_ttl), strictly
+        return self.op_timeout, within
 
     def shared(self) -> dict[str, str]:
         """The shared options as the store keeps them: whole numbers, durations in µs."""

@@ -8,10 +8,14 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+import anyio
+
+from data_fetcher_core.clock import Clock
 from data_fetcher_core.errors import ValidationError
 from data_fetcher_core.queue.engine import STEP
 from data_fetcher_core.queue.entries import check_count
 from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.racing import race
 from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.showing import shown
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 Until = Literal["closed", "drained"]
 # A fill that takes longer has waited for work.
 _BRIEF = 0.05
+# Of so many paced lanes it is remembered for longer than needed when the next may begin.
+_MOST_STARTS = 1_000
 
 
 class _Fill:
@@ -54,7 +60,9 @@ class LeaseStream:
         self._selection = selection
         self._buffer: deque[Lease] = deque()
         self._session: Session | None = None
-        self._started: dict[str, float] = {}
+        # When the next of a paced lane may begin.
+        self._starts: dict[str, float] = {}
+        self._most_starts = _MOST_STARTS
         self._asked_at = -math.inf
         self._readers = 0
         self._given = 0
@@ -80,7 +88,7 @@ class LeaseStream:
                 lease = await self._next_of(session)
                 if lease is not None:
                     return lease
-                if not await self._fill_for_all():
+                if not await self._look_for_more(session.client.clock):
                     return None
         finally:
             self._readers -= 1
@@ -91,19 +99,25 @@ class LeaseStream:
         if self._session is not session:
             self._belong_to(session)
         await self._prove_after_silence(session)
-        while self._buffer:
-            lease, wait = self._first_due(now)
-            if wait > 0:
-                # Meanwhile another reader, or a shut lane, may take it away; or we were silent.
-                await clock.sleep(wait)
-                await self._prove_after_silence(session)
-            else:
-                self._buffer.remove(lease)
-                if lease.state is LeaseState.HELD:
-                    self._note_start(lease, now)
-                    return lease
-            now = clock.monotonic()
+        while (lease := self._first_due(now)) is not None:
+            self._buffer.remove(lease)
+            if lease.state is LeaseState.HELD:
+                self._note_start(lease, now)
+                return lease
         return None
+
+    async def _look_for_more(self, clock: Clock) -> bool:
+        """Whether there may be something to begin. What is here keeps nobody from what comes."""
+        if not self._buffer:
+            return await self._fill_for_all()
+        first = min(map(self._due, self._buffer))
+
+        async def fill() -> None:
+            if not await self._fill_for_all():
+                await anyio.sleep_forever()
+
+        await race(lambda: clock.sleep(max(first - clock.monotonic(), 0.0)), fill)
+        return True
 
     async def _prove_after_silence(self, session: Session) -> None:
         if session.client.is_doubtful(session.client.clock.monotonic()):
@@ -119,12 +133,9 @@ class LeaseStream:
         self._session = session
         session.streams.add(self)
 
-    def _first_due(self, now: float) -> tuple[Lease, float]:
-        """The one to begin first, and how long that is away."""
-        first = self._buffer[0]
-        if first.interval:
-            first = min(self._buffer, key=lambda lease: max(self._due(lease), now))
-        return first, self._due(first) - now
+    def _first_due(self, now: float) -> Lease | None:
+        """The one to begin first, if one may begin now."""
+        return next((lease for lease in self._buffer if self._due(lease) <= now), None)
 
     def is_idle(self, since: float) -> bool:
         """Whether nobody has asked it for anything since then."""
@@ -133,11 +144,16 @@ class LeaseStream:
     def _note_start(self, lease: Lease, now: float) -> None:
         self._given += 1
         if lease.interval:
-            self._started[lease.lane] = now
+            self._starts[lease.lane] = now + lease.interval
+            if len(self._starts) > self._most_starts:
+                self._forget_starts(now)
+
+    def _forget_starts(self, now: float) -> None:
+        self._starts = {lane: at for lane, at in self._starts.items() if at > now}
+        self._most_starts = max(_MOST_STARTS, 2 * len(self._starts))
 
     def _due(self, lease: Lease) -> float:
-        started = self._started.get(lease.lane) if lease.interval else None
-        return -math.inf if started is None else started + lease.interval
+        return self._starts.get(lease.lane, -math.inf) if lease.interval else -math.inf
 
     async def _fill_for_all(self) -> bool:
         """One of those who read leases for all of them; whether there is anything to look for."""
@@ -175,7 +191,7 @@ class LeaseStream:
         """Prefetched requests of a paced lane would only wait here, out of everybody's reach."""
         kept: list[Lease] = []
         spare: list[Lease] = []
-        paced: set[str] = set()
+        paced = {lease.lane for lease in self._buffer if lease.interval}
         for lease in taken:
             (spare if lease.lane in paced else kept).append(lease)
             if lease.interval:

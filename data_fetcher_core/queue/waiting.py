@@ -89,7 +89,8 @@ class WaitingRooms:
             served = await self._ask(want, selection, patient=wait > 0)
             if served.leases:
                 return served.leases
-            if served.unreadable:
+            if served.unreadable or served.wait == 0:
+                # A step's worth was in the way, and is gone.
                 continue
             left = deadline - now()
             if left <= 0 or self.closed or (until_drained and served.drained):
