@@ -2,7 +2,8 @@
 
 When a timer rings, an answer may lie there that nobody has read: it came in the same turn of the
 loop, or while the loop stood still, blocked by a callback or with its process. ``asyncio.timeout``
-would throw it away together with the wait for it. Here whoever waits is given a moment more.
+would throw it away together with the wait for it. Here whoever waits is given a tenth more, which
+begins when the loop runs again.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import asyncio
 from types import TracebackType
 from typing import Protocol
 
-_SHARE = 0.1
-# A few turns of the loop, and what a loop may have missed that was late.
-_SHORT, _LONG = 0.02, 0.5
+_SHARE, _LONGEST = 0.1, 0.5
 
 
 class Deadlines:
@@ -39,20 +38,20 @@ class Deadlines:
             self._loop, self._timer, self._running = loop, None, {}
         at = self._running[deadline] = loop.time() + self._seconds
         if self._timer is None:
-            self._timer = loop.call_at(at, self._ring, loop, at)
+            self._timer = loop.call_at(at, self._ring, loop)
 
     def remove(self, deadline: Deadline) -> None:
         self._running.pop(deadline, None)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._timer = loop.call_later(_moment(loop, due, self._seconds), self._end, loop)
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(_moment(self._seconds), self._end, loop)
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         while self._running:
             deadline, at = next(iter(self._running.items()))
             if at > loop.time():
-                self._timer = loop.call_at(at, self._ring, loop, at)
+                self._timer = loop.call_at(at, self._ring, loop)
                 return
             del self._running[deadline]
             deadline.expire()
@@ -77,24 +76,21 @@ class _Alone:
 
     def add(self, deadline: Deadline) -> None:
         loop = asyncio.get_running_loop()
-        due = loop.time() + self._seconds
-        self._timer = loop.call_at(due, self._ring, loop, due, deadline)
+        self._timer = loop.call_later(self._seconds, self._ring, loop, deadline)
 
     def remove(self, _: Deadline) -> None:
         self._timer.cancel()
 
-    def _ring(self, loop: asyncio.AbstractEventLoop, due: float, deadline: Deadline) -> None:
+    def _ring(self, loop: asyncio.AbstractEventLoop, deadline: Deadline) -> None:
         if self._grants_more:
-            self._timer = loop.call_later(_moment(loop, due, self._seconds), deadline.expire)
+            self._timer = loop.call_later(_moment(self._seconds), deadline.expire)
         else:
             deadline.expire()
 
 
-def _moment(loop: asyncio.AbstractEventLoop, due: float, seconds: float) -> float:
-    """How much longer to wait, now that a timer rings that was ``due`` then."""
-    most = seconds * _SHARE
-    is_late = loop.time() - due > min(most, _SHORT)
-    return min(max(most, _SHORT), _LONG) if is_late else min(most, _SHORT)
+def _moment(seconds: float) -> float:
+    """How much longer to wait, once the time is up."""
+    return min(seconds * _SHARE, _LONGEST)
 
 
 class _Owner(Protocol):

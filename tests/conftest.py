@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from data_fetcher_core.errors import StoreError
 from data_fetcher_core.kv_store import KeyValueStore, create_kv_store
@@ -26,6 +27,10 @@ from tests.servers import NO_SERVER, Binary, RedisCluster, RedisServer, find_bin
 from tests.tls import TlsRedis, make_authority
 
 _BINARIES = find_binaries()
+
+# Properties that say nothing else: how long an example takes tells of the machine, not of us.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

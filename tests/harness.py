@@ -215,7 +215,12 @@ def foreign_tasks(known: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() if not task.done()} - known
 
 
-# --- looking inside a store of Redis -------------------------------------------------------------
+# --- inside a store of Redis ---------------------------------------------------------------------
+
+
+def give_time(store: RedisStore, op_timeout: float) -> None:
+    """Let a store wait for so long from now on: where it is not asked how soon it is answered."""
+    store._op_timeout = op_timeout
 
 
 def in_use(store: RedisStore) -> int:

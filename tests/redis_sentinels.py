@@ -15,8 +15,9 @@ from tests.servers import (
 )
 
 NAME = "mymaster"
-# Milliseconds. A busy machine must not take a slow answer for a death.
-_DOWN_AFTER = 700
+# Milliseconds. A busy machine must not take a slow answer for a death; who waits for a failover
+# need not wait for as long.
+_DOWN_AFTER, _SOON_DOWN_AFTER = 2_000, 700
 
 
 class RedisSentinel(RedisServer):
@@ -56,6 +57,12 @@ class RedisSentinel(RedisServer):
     def is_watching(self, replicas: int, sentinels: int) -> bool:
         known = self._known()
         return (known["num-slaves"], known["num-other-sentinels"]) == (replicas, sentinels)
+
+    def lose_patience(self) -> None:
+        """From now on a silence is sooner taken for a death."""
+        with self.client() as client:
+            given = ("down-after-milliseconds", _SOON_DOWN_AFTER)
+            client.execute_command("SENTINEL SET", NAME, *given)
 
     def forget_others(self) -> None:
         """Whoever gets the port of a killed master next is not to be made a replica."""
@@ -124,6 +131,10 @@ class WatchedRedis:
     def _is_watched(self) -> bool:
         others = len(self.sentinels) - 1
         return all(one.is_watching(len(self.replicas), others) for one in self.sentinels)
+
+    def expect_a_death(self) -> None:
+        for sentinel in self.sentinels:
+            sentinel.lose_patience()
 
     def stop(self) -> None:
         stop_all([*self.sentinels, *self.replicas, self.master])

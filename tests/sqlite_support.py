@@ -9,14 +9,16 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from tests.harness import background
 from tests.waiting import until
 
 
@@ -123,6 +125,36 @@ def integrity(path: Path) -> str:
 
 def writers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("sqlite-writer")]
+
+
+@asynccontextmanager
+async def own_lag() -> AsyncIterator[list[float]]:
+    """How late the loop was, each time that it was asked, for reasons of its own.
+
+    Other processes of a busy machine may keep it from a core for longer than the bound; the
+    system tells for how long a thread was ready and had none, and that is no fault of the loop.
+    """
+    lags: list[float] = [0.0]
+
+    async def tick() -> None:
+        while True:
+            start, kept_waiting = time.monotonic(), _without_a_core()
+            await asyncio.sleep(0.005)
+            late = time.monotonic() - start - 0.005
+            lags.append(late - (_without_a_core() - kept_waiting))
+
+    async with background(tick()):
+        yield lags
+
+
+def _without_a_core() -> float:
+    """For how many seconds the threads of this process were ready to run and did not; 0 where no
+    system tells."""
+    waited = 0
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # it has just ended
+            waited += int(thread.read_text().split()[1])
+    return waited / 1e9
 
 
 class Child:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from data_fetcher_core.errors import QueueFull, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.testing import Fault, make_faulty
 from tests.conftest import MakeQueue, OpenStore
-from tests.harness import accounted, drain, items
+from tests.harness import accounted, background, drain, eventually, items, settled, spin
 
 
 def keyed(*keys: str) -> list[Entry]:
@@ -87,6 +88,61 @@ async def test_what_is_delayed_takes_up_room_and_what_is_leased_does_not(
         await queue.enqueue(["too much"])
     await lease.complete(enqueue=["a child always enters"])
     assert (await accounted(queue)).size == 4
+
+
+async def test_a_key_that_is_brought_again_is_counted_once_however_long_room_takes(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(capacity=1)
+    await queue.enqueue(keyed("a"))
+    async with background(queue.enqueue(keyed("a", "b", "a", "c", "b"))) as adding:
+        for key in "ab":
+            await eventually(_next_is(queue, key))
+            await spin(100)
+            await settled(queue)
+            assert (await queue.stats()).duplicates == 1 + "ab".index(key)
+            await queue.dequeue()
+        enqueued = await adding
+    first_a, first_b, second_a, c, second_b = enqueued.ids
+    assert (enqueued, first_a, first_b) == (2, second_a, second_b)
+    assert len({first_a, first_b, c}) == 3
+    stats = await accounted(queue)
+    assert (stats.enqueued, stats.duplicates) == (3, 3)
+
+
+def _next_is(queue: KVStoreQueue, item: str) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return await queue.peek(1) == [item]
+
+    return look
+
+
+async def test_what_a_full_queue_refuses_is_not_counted(make_queue: MakeQueue) -> None:
+    queue = make_queue(capacity=1, on_full="raise")
+    await queue.enqueue(keyed("a"))
+    for tries in range(1, 4):
+        with pytest.raises(QueueFull) as caught:
+            await queue.enqueue(keyed("a", "b", "a"))
+        assert caught.value.accepted == 0
+        assert (await queue.stats()).duplicates == tries, "the one before what found no room"
+
+
+async def test_what_brings_more_keys_than_the_bound_waits_for_room_in_order(
+    make_queue: MakeQueue,
+) -> None:
+    """What is over the bound takes no room; behind what waits for room it is told at its turn."""
+    queue = make_queue(capacity=1, max_keyed=1)
+    await queue.enqueue(keyed("a"))
+    brought: list[Entry | str] = [*keyed("over", "a"), "plain", *keyed("a", "over")]
+    async with background(queue.enqueue(brought)) as adding:
+        await spin(100)
+        await settled(queue)
+        assert not adding.done()
+        await queue.dequeue()
+        enqueued = await adding
+    assert (enqueued, len(enqueued.ids)) == (1, 5)
+    stats = await accounted(queue)
+    assert (stats.enqueued, stats.keyed, stats.duplicates) == (2, 1, 2)
 
 
 # --- agreeing ----------------------------------------------------------------------------------

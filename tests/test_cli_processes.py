@@ -145,9 +145,12 @@ async def test_two_who_begin_at_once(site: Site, home: Path) -> None:
 
 
 async def test_a_run_that_is_forgotten_meanwhile(site: Site) -> None:
+    # However long the forgetting takes, it cannot be finished before.
+    site.held.update(site.paths()[120:])
     async with spawned("crawl", site.start, *WORDS, "--run-id", "r") as process:
         await in_the_middle(site)
         assert (await cli("forget", "r", "--yes")).code == 0
+        site.release.set()
         done = await process.ended()
     assert done.code == 4, done
     assert "the run r is gone" in done.err

@@ -7,6 +7,7 @@ import gc
 import itertools
 import logging
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -29,7 +30,7 @@ from data_fetcher_core.events import (
     StepsForgotten,
     log_event,
 )
-from data_fetcher_core.queue import KVStoreQueue, consumers
+from data_fetcher_core.queue import KVStoreQueue, consumers, settling
 from data_fetcher_core.queue.consumers import (
     Watchlist,
     Whereabouts,
@@ -39,7 +40,7 @@ from data_fetcher_core.queue.consumers import (
     place_of,
     process_status,
 )
-from data_fetcher_core.queue.engine import Addition, Beat, Op
+from data_fetcher_core.queue.engine import STEP, Addition, Beat, Op, Slice
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.children import child, go_on, said
 from tests.conftest import MakeQueue, OpenStore
@@ -65,6 +66,7 @@ from tests.scripted import new
 
 HOUR = 3600.0
 between_processes = pytest.mark.parametrize("store_kind", ["sqlite", "redis"], indirect=True)
+in_memory = pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
 
 
 # --- the living --------------------------------------------------------------------------------
@@ -118,6 +120,82 @@ async def test_nobody_else_gets_what_a_living_consumer_holds(make_queue: MakeQue
     mine, theirs = await queue.lease(2), await other.lease(9)
     assert (items(mine), items(theirs)) == ([0, 1], [2, 3])
     assert await queue.lease(9) == []
+
+
+async def noted_beats(queue: KVStoreQueue, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Whose heart beats from now on, once for each beat."""
+    engine, beats = (await client_of(queue)).engine, list[bytes]()
+    beat = engine.beat
+
+    async def noted(name: bytes) -> Beat:
+        beats.append(name)
+        answer: Beat = await beat(name)
+        return answer
+
+    monkeypatch.setattr(engine, "beat", noted)
+    return beats
+
+
+async def pass_intervals(clock: ManualClock, number: int) -> None:
+    """Of the heart of a queue with the usual ``lease_ttl``."""
+    for _ in range(number):
+        clock.advance(3.0)
+        await spin()
+
+
+@in_memory
+async def test_one_heart_beats_however_often_somebody_leases(
+    queue: KVStoreQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        assert await queue.lease() == []
+    beats = await noted_beats(queue, monkeypatch)
+    await pass_intervals(clock, 1)
+    assert len(beats) == 1
+
+
+@in_memory
+async def test_a_heart_rests_while_nothing_is_held_and_begins_anew(
+    queue: KVStoreQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await queue.lease() == []
+    beats = await noted_beats(queue, monkeypatch)
+    await pass_intervals(clock, 3)
+    assert len(beats) == 1, "the one that heard that nothing is held was the last"
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    await pass_intervals(clock, 3)
+    assert len(beats) == 1 + 3
+    await lease.complete()
+    await pass_intervals(clock, 3)
+    assert len(beats) == 1 + 3 + 1
+
+
+@in_memory
+async def test_the_heart_of_who_waits_beats_though_nothing_is_held(
+    queue: KVStoreQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with background(queue.lease(wait=HOUR)):
+        await spin()
+        beats = await noted_beats(queue, monkeypatch)
+        await pass_intervals(clock, 3)
+        assert len(beats) == 3
+
+
+@in_memory
+async def test_who_holds_leases_hears_of_a_silence_while_it_still_has_them(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    store, lease_ttl = make_faulty(open_store()), 0.2
+    queue = make_queue(store=store, lease_ttl=lease_ttl, op_timeout=HOUR)
+    await client_of(queue)
+    for call in range(1, 20):
+        store.faults.plan(Fault.HANG, store.verb, call)
+    with pytest.raises(StoreUnavailable) as silence_told:
+        await queue.sweep()
+    store.faults.heal()
+    (bound,) = re.findall(r"did not answer within (\S+) s", str(silence_told.value))
+    assert float(bound) < lease_ttl
 
 
 async def test_a_heart_beats_on_after_the_store_was_away(
@@ -502,6 +580,52 @@ async def test_who_takes_up_says_so(make_queue: MakeQueue, clock: ManualClock) -
     assert told == [ConsumerReaped("fetch:test", name, 3)]
 
 
+@in_memory
+async def test_who_takes_up_in_several_steps_tells_it_once(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "STEP", 2)
+    told: list[Event] = []
+    dead, survivor = make_queue(), make_queue(subscriber=told.append)
+    await dead.enqueue(range(3))
+    await as_another(dead, here()._replace(pid=GONE))
+    assert len(await dead.lease(3)) == 3
+    name = await crash(dead)
+    await survivor.sweep()
+    assert told == [ConsumerReaped("fetch:test", name.decode(), 3)]
+
+
+@in_memory
+async def test_who_cannot_take_up_all_tells_what_it_has(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store goes away between two steps."""
+    monkeypatch.setattr(settling, "STEP", 2)
+    told: list[Event] = []
+    dead, survivor = make_queue(), make_queue(subscriber=told.append, op_timeout=0.2)
+    await dead.enqueue(range(3))
+    await as_another(dead, here()._replace(pid=GONE))
+    assert len(await dead.lease(3)) == 3
+    await crash(dead)
+    engine: Any = (await client_of(survivor)).engine
+    reap: Callable[[bytes, int], Awaitable[Slice]] = engine.reap
+
+    async def once(client: bytes, beat: int) -> Slice:
+        monkeypatch.setattr(engine, "reap", away)
+        return await reap(client, beat)
+
+    async def away(client: bytes, beat: int) -> Slice:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(engine, "reap", once)
+    with pytest.raises(StoreUnavailable):
+        await survivor.sweep()
+    monkeypatch.setattr(engine, "reap", reap)
+    await survivor.sweep()
+    counts = [event.leases for event in told if isinstance(event, ConsumerReaped)]
+    assert sum(counts) == 3
+
+
 async def test_more_than_a_step_is_taken_up(make_queue: MakeQueue, clock: ManualClock) -> None:
     dead, survivor = make_queue(), make_queue()
     await dead.enqueue(range(2_300))
@@ -510,6 +634,21 @@ async def test_more_than_a_step_is_taken_up(make_queue: MakeQueue, clock: Manual
     await outlive(dead, survivor, clock)
     assert await places(survivor) == {"ready": 2_300}
     assert sorted(await drain(survivor)) == list(range(2_300))
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+async def test_more_than_a_step_is_taken_up_in_the_order_it_was_leased(
+    make_queue: MakeQueue, clock: ManualClock, lanes: int
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(numbered(2 * STEP + 500, lanes))
+    order = await lease_steps(queue, 3)
+    waiting = [-1 - lane for lane in range(lanes)]
+    await other.enqueue([Entry(number, lane=str(-1 - number)) for number in waiting])
+    await outlive(queue, other, clock)
+    taken = await lease_steps(other, 3)
+    assert taken[:lanes] == waiting, "what waited goes first"
+    assert per_lane(taken[lanes:], lanes) == per_lane(order, lanes)
 
 
 async def test_a_dead_consumer_is_forgotten(make_queue: MakeQueue, clock: ManualClock) -> None:
@@ -806,6 +945,30 @@ async def test_close_gives_back_and_spends_nothing(make_queue: MakeQueue) -> Non
             await lease.complete()
     again = await other.lease(9)
     assert {(lease.attempts, lease.deaths) for lease in again} == {(0, 0)}
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+async def test_more_than_a_step_is_given_back_to_where_it_stood(
+    make_queue: MakeQueue, lanes: int
+) -> None:
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(numbered(2 * STEP + 500, lanes))
+    order = await lease_steps(queue, 3)
+    await queue.close()
+    assert per_lane(await lease_steps(other, 3), lanes) == per_lane(order, lanes)
+    assert (await accounted(other)).leased == 2 * STEP + 500
+
+
+def numbered(count: int, lanes: int) -> list[Entry]:
+    return [Entry(number, lane=str(number % lanes)) for number in range(count)]
+
+
+async def lease_steps(queue: KVStoreQueue, steps: int) -> list[int]:
+    return [item for _ in range(steps) for item in items(await queue.lease(STEP))]
+
+
+def per_lane(numbers: list[int], lanes: int) -> list[list[int]]:
+    return [[number for number in numbers if number % lanes == lane] for lane in range(lanes)]
 
 
 async def test_a_close_that_failed_can_be_finished(

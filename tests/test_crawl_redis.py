@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import shutil
 import signal
@@ -110,10 +111,13 @@ async def test_a_server_that_comes_back_empty_ends_the_crawl(
 ) -> None:
     """An empty queue is not a finished run, neither to those who work on it nor to later ones."""
     async with looked_after(Crawl(site, server.url, tmp_path, nursery.start, processes=2)) as crawl:
+        # Neither is done before both have asked, nor before the server has forgotten.
+        site.allow(PAGES // 2)
         await crawl.begin_all()
-        await crawl.until_asked(PAGES // 3)
+        await crawl.until(lambda: {ask.process for ask in site.asks} >= {1, 2})
         await asyncio.to_thread(_restart_empty, server)
-        assert await crawl.ended() == [4, 4]
+        site.allow(math.inf)
+        assert [await program.ended() for program in crawl.programs.values()] == [4, 4]
         for program in crawl.programs.values():
             assert "finished" not in program.said()
             assert "Error: " in program.said()

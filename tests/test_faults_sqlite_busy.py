@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from tests.evidence import Evidence
 from tests.fault_support import Ledger, bounded, open_run
-from tests.harness import background, impatient
-from tests.sqlite_support import child, integrity
+from tests.harness import impatient
+from tests.sqlite_support import child, integrity, own_lag
 
 __all__ = ["bounded"]
 
@@ -91,7 +90,7 @@ async def test_a_file_that_is_held_is_waited_for_and_who_is_in_haste_is_told(
         with child(HOLD, path) as other:
             other.expect("held")
             held_until = time.monotonic() + seconds
-            async with _own_lag() as lags:
+            async with own_lag() as lags:
                 working = asyncio.gather(*patient.calls())
                 told = await asyncio.gather(*map(_told_after, hasty.calls()))
                 await asyncio.sleep(held_until - time.monotonic())
@@ -114,33 +113,3 @@ async def _told_after(call: Awaitable[Any]) -> float:
     with pytest.raises(StoreUnavailable):
         await call
     return time.monotonic() - start
-
-
-@asynccontextmanager
-async def _own_lag() -> AsyncIterator[list[float]]:
-    """How late the loop was, each time that it was asked, for reasons of its own.
-
-    Other processes of a busy machine may keep it from a core for longer than the bound; the
-    system tells for how long a thread was ready and had none, and that is no fault of the loop.
-    """
-    lags: list[float] = [0.0]
-
-    async def tick() -> None:
-        while True:
-            start, kept_waiting = time.monotonic(), _without_a_core()
-            await asyncio.sleep(0.005)
-            late = time.monotonic() - start - 0.005
-            lags.append(late - (_without_a_core() - kept_waiting))
-
-    async with background(tick()):
-        yield lags
-
-
-def _without_a_core() -> float:
-    """For how many seconds the threads of this process were ready to run and did not; 0 where no
-    system tells."""
-    waited = 0
-    for thread in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError):  # it has just ended
-            waited += int(thread.read_text().split()[1])
-    return waited / 1e9

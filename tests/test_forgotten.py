@@ -14,7 +14,7 @@ from data_fetcher_core.queue.engine import REMEMBERED_FORGETS
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
 from tests.evidence import Evidence
-from tests.harness import accounted, erase
+from tests.harness import accounted, erase, impatient
 
 Empty = Callable[[], Awaitable[None]]
 
@@ -139,9 +139,10 @@ async def test_a_forgetting_that_another_finishes_is_one(
     make_queue: MakeQueue, open_store: OpenStore
 ) -> None:
     store = make_faulty(open_store())
-    queue, dying = make_queue(), make_queue(store=store, op_timeout=0.2)
+    queue, dying = make_queue(), make_queue(store=store)
     await queue.enqueue(range(3_500))
     await dying.size()
+    await impatient(dying, 0.2)
     for call in range(2, 500):
         store.faults.plan(Fault.BEFORE, store.verb, call)
     with pytest.raises(StoreError):

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_fetcher_core.core import RequestMeta
+from data_fetcher_core.queue.engine import Op
 from data_fetcher_core.queue.identity import id_from_key, seen_from_key
+from data_fetcher_core.queue.tokens import is_of, token_at, token_base
 
 digits = st.text("0123456789abcdefABCDEF", min_size=31, max_size=33).map(str.encode)
 keys = digits | st.binary(min_size=1, max_size=70)
@@ -21,6 +23,14 @@ def test_digits_that_look_alike_are_not_alike(key: bytes) -> None:
 @given(keys, keys)
 def test_different_keys_are_remembered_differently(one: bytes, other: bytes) -> None:
     assert (seen_from_key(one) == seen_from_key(other)) is (one == other)
+
+
+def test_a_token_tells_the_operation_it_comes_from() -> None:
+    for number in (1, 2**32 + 7):
+        base = token_base(Op(b"me", number), b"secret")
+        assert is_of(token_at(base, 0), number)
+        assert is_of(token_at(base, 999), number)
+        assert not is_of(token_at(base, 0), number + 1)
 
 
 @given(keys)

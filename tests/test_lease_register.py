@@ -121,6 +121,30 @@ async def test_counts_that_agree_hide_nothing_for_long(
     assert await places(queue) == {"ready": 1}
 
 
+@pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
+async def test_which_leases_are_held_is_asked_every_few_beats_and_not_by_the_idle(
+    queue: KVStoreQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    engine, looks = (await client_of(queue)).engine, 0
+    held = engine.held
+
+    async def counted(name: bytes) -> Any:
+        nonlocal looks
+        looks += 1
+        return await held(name)
+
+    monkeypatch.setattr(engine, "held", counted)
+    for _ in range(2 * _LOOKS):
+        await queue.sweep()
+    assert looks == 2
+    await lease.complete()
+    for _ in range(2 * _LOOKS):
+        await queue.sweep()
+    assert looks == 2
+
+
 async def test_a_heart_goes_on_until_it_has_heard_that_nothing_is_held(
     make_queue: MakeQueue, open_store: OpenStore, clock: ManualClock
 ) -> None:
@@ -227,11 +251,16 @@ async def test_another_event_loop_settles_nothing(make_queue: MakeQueue) -> None
 
 
 async def test_a_turn_that_was_waited_for_in_silence_is_not_begun_unproved(
-    make_queue: MakeQueue,
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prefetched of a lane with an interval, and slept through by the whole process."""
     ours, theirs = ManualClock(), ManualClock()
     queue, other = (make_queue(clock=clock, lane_interval=5.0) for clock in (ours, theirs))
+
+    async def hear_of_nothing(mark: int, timeout: float, lanes: object) -> None:
+        await ours.sleep(timeout)
+
+    monkeypatch.setattr((await client_of(queue)).engine, "wait_for_work", hear_of_nothing)
     await queue.enqueue([Entry("y", lane="y"), Entry("x1", lane="x"), Entry("x2", lane="x")])
     stream = queue.leases(prefetch=2)
     await (await anext(stream)).complete()

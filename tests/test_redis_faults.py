@@ -19,6 +19,7 @@ from data_fetcher_core.errors import (
 )
 from data_fetcher_core.kv_store.redis import RedisStore
 from tests.conftest import OpenRedis, StartRedis
+from tests.harness import PATIENCE, give_time
 from tests.redis_proxy import (
     Action,
     RedisProxy,
@@ -33,6 +34,7 @@ from tests.redis_proxy import (
 from tests.servers import RedisServer, open_files
 from tests.waiting import failure_of, until
 
+SLACK = 3
 COUNT = "return redis.call('INCR', KEYS[1])"
 
 
@@ -94,7 +96,8 @@ async def test_silence_ends_in_time(
     start = loop.time()
     with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.3 s"):
         await (store.put("key", 1) if command == "EVALSHA" else store.get("key"))
-    assert loop.time() - start < 0.3 * 1.1 + 0.5
+    assert loop.time() - start < 0.3 * 1.1 * SLACK
+    give_time(store, PATIENCE)
     assert await store.get("key", "nothing") in {"nothing", 1}
 
 
@@ -102,16 +105,18 @@ async def test_silence_ends_in_time(
 async def test_a_black_hole_catches_every_connection_and_lets_go(
     redis_proxy: RedisProxy, open_redis: OpenRedis, direction: str
 ) -> None:
-    store = open_redis(redis_proxy.url, op_timeout=0.5)
+    store = open_redis(redis_proxy.url)
     await asyncio.gather(*(store.put(f"{n}", n) for n in range(10)))
+    give_time(store, 0.5)
     redis_proxy.block(direction)
     loop = asyncio.get_running_loop()
     start = loop.time()
     steps = [store.get("1"), store.put("1", 1), store.delete("1"), store.range_get("")]
     failures = await asyncio.gather(*map(failure_of, steps))
     assert [type(failure) for failure in failures] == [StoreUnavailable] * 4
-    assert loop.time() - start < 0.5 * 1.1 + 0.5
+    assert loop.time() - start < 0.5 * 1.1 * SLACK
     redis_proxy.unblock()
+    give_time(store, PATIENCE)
     for number in range(10):  # none of the old connections is tried, however many there were
         assert await store.get(f"{number}", number) == number
 
@@ -232,8 +237,9 @@ async def test_a_script_that_never_ends(
 ) -> None:
     """Told so (BUSY) after the server's patience is over, told nothing before."""
     server = start_redis(each_redis.binary, lua_time_limit=patience)
-    store = open_redis(server.url, op_timeout=0.5)
+    store = open_redis(server.url)
     await store.put("key", 1)
+    give_time(store, 0.5)
     blocker = threading.Thread(target=_run_for_ever, args=[server])
     blocker.start()
     try:
@@ -242,7 +248,7 @@ async def test_a_script_that_never_ends(
             start = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 await step
-            assert time.monotonic() - start < 0.55 * 1.1 + 0.5
+            assert time.monotonic() - start < 0.55 * 1.1 * SLACK
     finally:
         if patience == "100":
             with server.client() as client:
@@ -250,7 +256,8 @@ async def test_a_script_that_never_ends(
         else:  # a server that has not lost its patience does not listen to SCRIPT KILL either
             await asyncio.to_thread(server.restart)
         blocker.join(10)
-    async with asyncio.timeout(1.0):
+    give_time(store, PATIENCE)
+    async with asyncio.timeout(1.0 * SLACK):
         await store.put("key", 3)
         assert await store.get("key") == 3
 

@@ -12,7 +12,7 @@ import pytest
 from tests.demands import demanded_disk
 from tests.evidence import Evidence
 from tests.fault_support import bounded, open_run
-from tests.harness import background
+from tests.harness import background, impatient
 from tests.servers import RedisServer, wait_for
 from tests.small_disks import SmallDisk
 from tests.steady_load import SteadyLoad
@@ -49,16 +49,19 @@ async def test_a_server_that_cannot_write_is_waited_for(
     with _server_on(disk, tmp_path / "server", "everysec") as server:
         async with open_run(server.url, op_timeout=OP_TIMEOUT) as queue:
             load = SteadyLoad(queue)
-            async with background(load.run()) as running:
+            async with (
+                open_run(server.url, op_timeout=OP_TIMEOUT) as hasty,
+                background(load.run()) as running,
+            ):
+                await impatient(hasty, 1.5)
                 await load.until_sent(50)
                 await asyncio.to_thread(disk.fill)
                 await asyncio.to_thread(wait_for, lambda: _refusals(server) >= 3, "no MISCONF")
-                async with open_run(server.url, op_timeout=0.5) as hasty:
-                    told = await failure_of(hasty.enqueue(["in vain"]))
-                    disk.make_room()
-                    room = time.monotonic()
-                    await load.until_completed(50)
-                    resumed = time.monotonic() - room
+                told = await failure_of(hasty.enqueue(["in vain"]))
+                disk.make_room()
+                room = time.monotonic()
+                await load.until_completed(50)
+                resumed = time.monotonic() - room
                 load.stop()
                 await running
             load.perhaps_sent.add("in vain")

@@ -113,6 +113,7 @@ async def _fail_over(
         load, waiter = SteadyLoad(queue), Waiter(idle)
         async with background(load.run()) as running, background(waiter.run()) as waiting:
             await load.until_sent(300)
+            await asyncio.to_thread(watched.expect_a_death)
             struck = time.monotonic()
             await asyncio.to_thread(strike, watched.master)
             await asyncio.to_thread(watched.wait_for_failover, watched.master)

@@ -15,7 +15,9 @@ from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
 from data_fetcher_core.kv_store.sqlite.companion import flock_holder
 from tests.evidence import Evidence
-from tests.sqlite_support import child, everything, integrity, put
+from tests.sqlite_support import child, everything, integrity, own_lag, put
+
+SLACK = 3
 
 HOLD_EXCLUSIVE = """
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -50,15 +52,19 @@ def write_for_ever(name, out):
                     n += 1
     asyncio.run(main())
 
-async def found():
+async def found(path):
     async with SQLiteStore(path) as store:
         pairs = await store.transact(lambda tx: tx.range(b"", b"\\xff"))
     return {key for key, _ in pairs}
 
+def time_of_first_open(path):
+    started = time.monotonic()
+    asyncio.run(found(path))
+    return time.monotonic() - started
+
 choose, said = random.Random(rounds), set()
-started = time.monotonic()
-asyncio.run(found())
-span = 3 * (time.monotonic() - started)  # about three lives of a writer with one thing to write
+# About three lives of a writer with one thing to write; of several, as one may be slow by chance.
+span = 3 * min(time_of_first_open(path + tail) for tail in ("", "-second", "-third"))
 for number in range(rounds):
     if fresh:
         path, said = f"{sys.argv[1]}{number}", set()
@@ -76,7 +82,7 @@ for number in range(rounds):
     os.close(out)
     with open(back, "rb") as heard:
         said |= set(heard.read().split())
-    lost = said - asyncio.run(found())
+    lost = said - asyncio.run(found(path))
     if lost:
         say("lost", lost)
 say(len(said))
@@ -98,16 +104,6 @@ async def _closed_again(path: Path) -> None:
         await everything(store)
 
 
-async def _worst_lag(until: asyncio.Future[None]) -> float:
-    """The longest the event loop kept a sleeper of 5 ms waiting."""
-    worst = 0.0
-    while not until.done():
-        before = time.monotonic()
-        await asyncio.sleep(0.005)
-        worst = max(worst, time.monotonic() - before - 0.005)
-    return worst
-
-
 # --- turns ---------------------------------------------------------------------------------------
 
 
@@ -119,11 +115,11 @@ async def test_a_program_that_keeps_the_database_is_waited_for_so_long(
         with child(HOLD_EXCLUSIVE, path) as other:
             other.expect("held")
             started = time.monotonic()
-            refused = asyncio.ensure_future(store.transact(put(b"b")))
-            assert await _worst_lag(refused) < 0.05
-            with pytest.raises(StoreUnavailable, match=r"0\.5 s \(busy_timeout\)"):
-                await refused
+            async with own_lag() as lags:
+                with pytest.raises(StoreUnavailable, match=r"0\.5 s \(busy_timeout\)"):
+                    await store.transact(put(b"b"))
             waited = round(time.monotonic() - started, 2)
+            assert max(lags) < 0.05 * SLACK
             shows("F42", "busy_timeout of 0.5 s: told after", waited, at_most=1.5, unit="s")
             assert waited >= 0.5
             kept = asyncio.ensure_future(store.transact(put(b"c")))
@@ -343,6 +339,9 @@ def test_forks_in_the_middle_of_work_hang_neither_side(path: Path) -> None:
 
 # --- being killed --------------------------------------------------------------------------------
 
+# How long all the rounds may take; each of them starts two programs, and opens the store again.
+_LONG = 600.0
+
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("per_open", [1, 1000])
@@ -350,11 +349,11 @@ def test_killed_at_any_moment_nothing_is_lost_or_refused(
     path: Path, rounds: int, per_open: int
 ) -> None:
     with child(KILL, path, "one", rounds, per_open) as killer:
-        assert int(killer.rest()) > 0
+        assert int(killer.rest(within=_LONG)) > 0
     assert integrity(path) == "ok"
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_killed_while_the_store_is_being_made(path: Path, rounds: int) -> None:
     with child(KILL, path, "fresh", rounds, 1) as killer:
-        assert killer.rest().strip().isdigit()
+        assert killer.rest(within=_LONG).strip().isdigit()

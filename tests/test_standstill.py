@@ -29,9 +29,19 @@ def block(seconds: float) -> None:
     time.sleep(seconds)
 
 
-async def in_a_task(name: str, seconds: float) -> None:
+def until_told(caplog: pytest.LogCaptureFixture, warnings: int = 1) -> None:
+    """Block for as long as it takes, but not for ever."""
+    deadline = time.monotonic() + 10 * TTL
+    while len(told(caplog)) < warnings and time.monotonic() < deadline:
+        block(0.01)
+
+
+async def in_a_task(name: str, caplog: pytest.LogCaptureFixture, warnings: int = 1) -> None:
+    """It blocks the loop until it is told, and for long enough to be told again."""
+
     async def handler() -> None:
-        block(seconds)
+        until_told(caplog, warnings)
+        block(LONG)
 
     await asyncio.get_running_loop().create_task(handler(), name=name)
 
@@ -46,24 +56,19 @@ def watching() -> int:
 
 async def test_who_blocks_the_loop_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     with watched(asyncio.get_running_loop(), TTL):
-        await in_a_task("parse the catalogue", LONG)
+        await in_a_task("parse the catalogue", caplog)
         await asyncio.sleep(0)
         (warning,) = told(caplog)
         assert "the task 'parse the catalogue' blocks it" in warning
-        assert "in block" in warning
+        assert "in until_told" in warning
         assert "in handler" in warning
-        await in_a_task("another", LONG)
+        await in_a_task("another", caplog, 2)
         assert len(told(caplog)) == 2
 
 
 async def test_it_is_told_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
-    def until_told() -> None:
-        deadline = time.monotonic() + 10 * TTL
-        while not told(caplog) and time.monotonic() < deadline:
-            block(0.01)
-
     with watched(asyncio.get_running_loop(), TTL):
-        asyncio.get_running_loop().call_soon(until_told)
+        asyncio.get_running_loop().call_soon(until_told, caplog)
         await asyncio.sleep(0.01)
         (warning,) = told(caplog)
     assert "a callback blocks it" in warning
@@ -146,7 +151,7 @@ async def test_a_queue_watches_while_its_heart_beats(
         await queue.enqueue(["one"])
         (lease,) = await queue.lease()
         await until(lambda: watching() == 1)
-        await in_a_task("load", LONG)
+        await in_a_task("load", caplog)
         await lease.complete()
     await until(lambda: watching() == 0)
     (warning,) = told(caplog)

@@ -76,6 +76,20 @@ async def test_a_lease_reads_little_more_than_it_hands_out(clock: ManualClock) -
         assert sum(store.rows) <= 5
 
 
+async def test_who_wants_more_than_there_is_reads_what_there_is(clock: ManualClock) -> None:
+    store, many = Watched(), 300
+    async with open_run(store, clock=clock) as queue:
+        await queue.enqueue(range(many))
+        held = await queue.lease(many)
+        await queue.enqueue(range(many), delay=HOUR)
+        await queue.enqueue(["one", "two"])
+        for lease in held[:100]:
+            await lease.bury("gone")
+        store.rows.clear()
+        assert items(await queue.lease(50)) == ["one", "two"]
+        assert sum(store.rows) <= 10
+
+
 async def test_a_lane_is_counted_while_it_has_something_ready(clock: ManualClock) -> None:
     async with open_run(MemoryStore(clock=clock), clock=clock) as queue:
         await queue.enqueue([Entry(lane, lane=lane) for lane in "aabc"])

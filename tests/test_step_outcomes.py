@@ -56,8 +56,8 @@ class Steps:
 
         return await self.store.transact(run)
 
-    async def add(self, *requests: NewRequest, whole: bool = False) -> list[tuple[str, str]]:
-        addition = Addition(requests, whole=whole)
+    async def add(self, *requests: NewRequest, **how: Any) -> list[tuple[str, str]]:
+        addition = Addition(requests, **how)
         (told,) = await self.run(lambda step: settling.add(step, [addition]))
         return [(one.admission.name, one.id.decode()) for one in told]
 
@@ -74,6 +74,12 @@ class Steps:
         return await self.run(
             lambda step: settling.settle(step, ME, settlements, refuse_children=refuse_children)
         )
+
+    async def cancel(self, *ids: bytes) -> None:
+        """What is in flight is marked by its token, and by nothing else."""
+        tally = self.keys.op(ME, "cancel")
+        await self.run(lambda step: step.put(tally, bytes(8) + b"0"))
+        await self.run(tending.end_cancelling(ids, tally, forget=False))
 
     async def damage(self, token: bytes) -> None:
         """The record of a lease, in the store."""
@@ -120,7 +126,66 @@ async def test_who_adds_is_told_of_each() -> None:
     assert (await run.state()).duplicates == 2
 
 
+async def test_what_follows_one_without_room_is_not_looked_at() -> None:
+    """It is brought again with it, and counted only then."""
+    run = Steps(capacity=1, max_keyed=1)
+    known = new("a", key="same", told_id=b"a")
+    await run.add(known)
+    assert await run.add(known, new("full"), known, new("over", key="other"), new("b")) == [
+        ("DUPLICATE", "a"),
+        ("FULL", "full"),
+        ("FULL", "a"),
+        ("FULL", "over"),
+        ("FULL", "b"),
+    ]
+    assert (await run.state()).duplicates == 1
+
+
+async def test_what_belongs_to_work_in_flight_is_let_in_however_full_it_is() -> None:
+    run = Steps(capacity=1)
+    await run.add(new("a"))
+    assert await run.add(new("b"), bound=False) == [("NEW", "b")]
+    assert await run.add(new("c")) == [("FULL", "c")]
+
+
+async def test_who_waits_looks_again_when_something_is_to_come() -> None:
+    run = Steps()
+
+    def bring(step: Step) -> bool:
+        settling.add(step, [Addition([new("later", delay=5)])])
+        return step.concerns_waiters
+
+    assert await run.run(bring)
+
+
 # --- leasing -----------------------------------------------------------------------------------
+
+
+async def test_who_got_nothing_is_told_what_comes_first() -> None:
+    """A gate that opens, or a request that is due."""
+    run = Steps(lane_interval=10)
+    await run.add(new("a"), new("b"))
+    assert taken(await run.lease()) == ["a"]
+    assert (await run.lease()).wait == 10
+    await run.add(new("late", delay=100))
+    assert (await run.lease()).wait == 10
+    await run.add(new("soon", delay=4))
+    assert (await run.lease()).wait == 4
+
+
+async def test_a_lane_that_gave_all_it_had_is_out_of_the_ring() -> None:
+    run = Steps()
+    await run.add(new("a"), new("b"))
+    assert taken(await run.lease(5)) == ["a", "b"]
+    assert (await run.state()).lanes == 0
+
+
+async def test_a_lane_whose_limit_was_lowered_is_passed_over() -> None:
+    run = Steps(lane_concurrency=2)
+    await run.add(*(new(f"{lane}{n}", lane=lane) for lane in "ab" for n in range(2)))
+    assert taken(await run.lease(2)) == ["a0", "b0"]
+    await run.run(lambda step: setattr(step.lane(b"a"), "limit", 1))
+    assert taken(await run.lease(5)) == ["b1"]
 
 
 async def test_who_leases_is_told_of_what_must_be_held_alone() -> None:
@@ -258,3 +323,31 @@ async def test_who_leaves_gives_back_a_bounded_part_at_a_time(
     assert await run.run(lambda step: step.family(run.keys.consumers)) != []
     assert await run.run(lambda step: end(step, ME)) == Slice(1, more=False)
     assert await run.run(lambda step: step.family(run.keys.consumers)) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "spared"), [(settling.leave, "give back"), (settling.reap, "count a death")]
+)
+async def test_what_was_cancelled_in_flight_goes_with_who_held_it(
+    end: Callable[[Step, bytes], Slice], spared: str
+) -> None:
+    run = Steps()
+    await run.add(new("a"), new("b"), new("c"))
+    held = (await run.lease(3)).grants
+    await run.cancel(b"a", b"c")
+    await run.settle(Settlement(held[2].token, Move.COMPLETE))
+    assert (await run.state()).marks == 1
+    await run.run(lambda step: end(step, ME))
+    state = await run.state()
+    assert (state.cancelled, state.completed, state.ready, state.marks) == (1, 1, 1, 0), spared
+    assert taken(await run.lease(3)) == ["b"]
+
+
+@pytest.mark.parametrize("end", [settling.leave, settling.reap])
+async def test_nothing_stays_of_who_has_left(end: Callable[[Step, bytes], Slice]) -> None:
+    run = Steps()
+    await run.run(lambda step: step.put(run.keys.consumer(ME), b"beat"))
+    await run.run(lambda step: step.put(run.keys.op(ME, "add"), b"outcome"))
+    before = len(await run.run(lambda step: step.family(run.keys.all)))
+    await run.run(lambda step: end(step, ME))
+    assert len(await run.run(lambda step: step.family(run.keys.all))) == before - 2

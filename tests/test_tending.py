@@ -17,10 +17,15 @@ from data_fetcher_core.errors import (
 )
 from data_fetcher_core.events import Event, HeartbeatMissed
 from data_fetcher_core.kv_store.base import KeyValueStore
+from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 from data_fetcher_core.queue import KVStoreQueue, tending
 from data_fetcher_core.queue.engine import Move, Settlement
+from data_fetcher_core.queue.lane_state import LaneState, QueueState
+from data_fetcher_core.queue.leasing import lease_value
+from data_fetcher_core.queue.ordered_keys import OrderedKeys
 from data_fetcher_core.queue.step import Step
+from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
 from tests.harness import (
@@ -34,6 +39,7 @@ from tests.harness import (
     items,
     letters,
     outlive,
+    overwrite,
     places,
     spin,
 )
@@ -176,6 +182,40 @@ async def test_cancel_among_many_in_many_lanes(make_queue: MakeQueue) -> None:
     assert left == {n for n in range(3_000) if n % 7}
 
 
+async def test_a_cancellation_whose_answer_is_lost_tells_as_many(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    store = make_faulty(open_store())
+    queue = make_queue(store=store)
+    for call in range(1, 5):
+        await queue.enqueue([Entry("x", id=f"id{call}")])
+        store.faults.plan(Fault.AFTER, store.verb, call)
+        assert await queue.cancel([f"id{call}"]) == 1
+    store.faults.heal()
+    assert (await accounted(queue)).cancelled == 4
+
+
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_a_cancellation_goes_once_over_what_waits(
+    make_queue: MakeQueue, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much that is: so many steps as hold it, and three besides."""
+    store = make_faulty(open_store())
+    queue = make_queue(store=store)
+    await queue.enqueue(range(12), delay=5.0)
+    monkeypatch.setattr(tending, "STEP", 4)
+    before = store.faults.calls[store.verb]
+    assert await queue.cancel(["none"]) == 0
+    assert store.faults.calls[store.verb] - before <= 1 + 12 // 4 + 3
+
+
+async def test_a_clear_that_is_cut_short_leaves_true_counts(queue: KVStoreQueue) -> None:
+    await queue.enqueue(range(3), delay=5.0)
+    client = await client_of(queue)
+    await client.ask("clear", client.engine.clear)
+    assert (await accounted(queue)).cleared == 3
+
+
 # --- dead letters ------------------------------------------------------------------------------
 
 
@@ -246,6 +286,28 @@ async def _bury_all(queue: KVStoreQueue) -> None:
         await lease.bury("no")
 
 
+async def test_what_somebody_else_has_requeued_is_not_requeued_again(queue: KVStoreQueue) -> None:
+    await queue.enqueue(["x"])
+    await _bury_all(queue)
+    (letter,) = await letters(queue)
+    client = await client_of(queue)
+    (found,) = await client.engine.dead(None, 9)
+    assert await queue.requeue([letter.id]) == 1
+    again = await client.ask("requeue", lambda op: client.engine.requeue(op, [found.position]))
+    assert again == 0
+    assert await places(queue) == {"ready": 1}
+
+
+async def test_who_asks_to_purge_is_not_told_what_the_heart_has_purged(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(dead_retention=HOUR)
+    await queue.sweep()
+    await queue.enqueue(["x"])
+    await _bury_all(queue)
+    assert await queue.purge_dead() == 1
+
+
 async def test_purge_by_age(queue: KVStoreQueue, clock: ManualClock) -> None:
     await queue.enqueue(range(3))
     for lease in await queue.lease(3):
@@ -279,6 +341,37 @@ async def test_dead_letters_are_dropped_after_their_retention(
     clock.advance(30.0)
     await queue.sweep()
     assert await letters(queue) == []
+
+
+# --- looking and counting ----------------------------------------------------------------------
+
+
+async def test_a_shut_lane_is_shown_at_its_turn(queue: KVStoreQueue) -> None:
+    """As if every lane were open."""
+    await queue.enqueue(["first"], lane="shut")
+    await queue.shut("shut", HOUR)
+    await queue.enqueue(["second"], lane="open")
+    assert await queue.peek(9) == ["first", "second"]
+
+
+async def test_counting_again_mends_all_and_is_not_stopped_by_a_lane_that_is_no_text(
+    clock: ManualClock,
+) -> None:
+    store, keys = MemoryStore(), OrderedKeys(b"run")
+    engine = TransactionalEngine(store, b"run", clock)
+    await engine.open({}, ())
+    await overwrite(store, keys.state, QueueState(ready=1, delayed=2, leased=3, dead=4).encode())
+    await overwrite(store, keys.lane(b"l"), LaneState(b"l", in_flight=9).encode())
+    await overwrite(store, keys.lease(b"me", b"token"), lease_value(b"\xff", b"damaged"))
+    assert await engine.recount() == {
+        "ready": (1, 0),
+        "delayed": (2, 0),
+        "leased": (3, 1),
+        "dead": (4, 0),
+        "in_flight:l": (9, 0),
+        "in_flight:\ufffd": (0, 1),
+    }
+    assert await engine.recount() == {}
 
 
 # --- a store that comes back empty, and a run that is forgotten --------------------------------

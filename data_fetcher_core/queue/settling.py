@@ -41,29 +41,41 @@ def _add_one(step: Step, addition: Addition, seen: _Seen) -> list[Admitted]:
     capacity = step.options.capacity if addition.bound else 0
     room = capacity - step.state.ready - step.state.delayed if capacity else _UNLIMITED
     if addition.whole and seen.fresh(addition.requests) > room:
-        return [Admitted(Admission.FULL, request.id) for request in addition.requests]
+        return _no_room_for(addition.requests)
     return _admit(step, addition, seen, room)
 
 
+def _no_room_for(requests: Iterable[NewRequest]) -> list[Admitted]:
+    return [Admitted(Admission.FULL, request.id) for request in requests]
+
+
 def _admit(step: Step, addition: Addition, seen: _Seen, room: int) -> list[Admitted]:
-    admitted = []
+    admitted: list[Admitted] = []
     for request in addition.requests:
-        known = seen.id_of(request)
-        if known is not None:
-            step.state.duplicates += 1
-            admitted.append(Admitted(Admission.DUPLICATE, known))
-        elif _is_over(step, request):
-            admitted.append(Admitted(Admission.OVER, request.id))
-        elif room <= 0:
-            admitted.append(Admitted(Admission.FULL, request.id))
-        else:
-            room -= 1
-            seen.remember(request)
-            _accept(step, request)
-            admitted.append(Admitted(Admission.NEW, request.id))
+        one = _admit_one(step, request, seen, room)
+        if one.admission is Admission.FULL:
+            # What follows is brought again with it, and is counted then.
+            admitted += _no_room_for(addition.requests[len(admitted) :])
+            break
+        room -= one.admission is Admission.NEW
+        admitted.append(one)
     for name, value in addition.checkpoint.items():
         step.put(step.keys.checkpoint(name), value)
     return admitted
+
+
+def _admit_one(step: Step, request: NewRequest, seen: _Seen, room: int) -> Admitted:
+    known = seen.id_of(request)
+    if known is not None:
+        step.state.duplicates += 1
+        return Admitted(Admission.DUPLICATE, known)
+    if _is_over(step, request):
+        return Admitted(Admission.OVER, request.id)
+    if room <= 0:
+        return Admitted(Admission.FULL, request.id)
+    seen.remember(request)
+    _accept(step, request)
+    return Admitted(Admission.NEW, request.id)
 
 
 def _is_over(step: Step, request: NewRequest) -> bool:
@@ -190,8 +202,11 @@ def _give_back(step: Step, lane: bytes, raw: bytes) -> None:
 
 
 def leave(step: Step, client: bytes) -> Slice:
-    """Give back what the client holds; forget the client once that is nothing."""
-    held = _held(step, client)
+    """Give back what the client holds; forget the client once that is nothing.
+
+    From the last lease on, over all steps: each goes in front of those given back before it.
+    """
+    held = _held(step, client)[-STEP:]
     for key, lane, raw in reversed(held):
         _take_back(step, key, lane)
         if not (is_whole(raw) and step.drop_if_cancelled(raw, token_in(key))):
@@ -202,7 +217,7 @@ def leave(step: Step, client: bytes) -> Slice:
 
 def reap(step: Step, client: bytes) -> Slice:
     """Make ready again what a dead client held, one death older; bury what is poison."""
-    held = _held(step, client)
+    held = _held(step, client, STEP)
     for key, lane, raw in held:
         _take_back(step, key, lane)
         _count_death(step, raw, token_in(key))
@@ -221,9 +236,9 @@ def _count_death(step: Step, raw: bytes, token: bytes) -> None:
             step.make_ready(older)
 
 
-def _held(step: Step, client: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Key, lane and record of the client's leases, in the order in which it leased them."""
-    leases = step.family(step.keys.leases_of(client), STEP)
+def _held(step: Step, client: bytes, most: int | None = None) -> list[tuple[bytes, bytes, bytes]]:
+    """Key, lane and record of the client's first leases, in the order in which it leased them."""
+    leases = step.family(step.keys.leases_of(client), most)
     return [(key, *split_lease(value)) for key, value in leases]
 
 

@@ -110,15 +110,18 @@ class Heart:
         return [name for name in dead if name != client.name]
 
     async def take_up(self, dead: list[bytes], beats: Mapping[bytes, int]) -> None:
-        client = self._client
         for name in dead:
-            taken, more = 0, True
+            await self._take_up_all_of(name, beats[name])
+
+    async def _take_up_all_of(self, name: bytes, beat: int) -> None:
+        client, taken, more = self._client, 0, True
+        try:
             while more:
                 taken_now, more = await insist(
-                    lambda name=name: client.engine.reap(name, beats[name]),  # type: ignore[misc]
-                    client.options.op_timeout,
+                    lambda: client.engine.reap(name, beat), client.options.op_timeout
                 )
                 taken += taken_now
+        finally:
             if taken:
                 client.tell(ConsumerReaped(client.namespace, name.decode(errors="replace"), taken))
 

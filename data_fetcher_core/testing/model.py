@@ -23,7 +23,11 @@ class Model(Places):
     def add(
         self, requests: Sequence[Request], checkpoint: dict[str, Any] | None = None
     ) -> list[tuple[str, str]]:
-        """Take requests in as far as the capacity goes; all or none with a checkpoint."""
+        """Take requests in as far as the capacity goes; all or none with a checkpoint.
+
+        Whoever is told that one found no room brings it again, and all that follow: these are not
+        looked at before.
+        """
         self.promote()
         room = self.options.capacity - self.size() if self.options.capacity else len(requests)
         fresh = {r.key or id(r) for r in requests if not r.key or r.key not in self.seen}
@@ -34,9 +38,11 @@ class Model(Places):
     def admit(
         self, requests: Iterable[Request], checkpoint: dict[str, Any], room: int
     ) -> list[tuple[str, str]]:
-        outcomes = []
+        outcomes: list[tuple[str, str]] = []
         for request in requests:
-            if request.key is not None and request.key in self.seen:
+            if outcomes and outcomes[-1][0] == "full":
+                outcomes.append(("full", request.id))
+            elif request.key is not None and request.key in self.seen:
                 self.totals["duplicates"] += 1
                 outcomes.append(("duplicate", self.seen[request.key]))
             elif request.key is not None and 0 < self.options.max_keyed <= self.totals["keyed"]:

@@ -45,7 +45,7 @@ _MACHINE = "tests/test_kit_catches.py::test_what_is_whole_passes_the_same_machin
 DECISIONS = Group(
     "decisions",
     ("retry", "deadlines", "fetcher.breaker"),
-    _tests("retry breaker requirements hosts loader_parts"),
+    _tests("retry breaker deadlines insisting requirements hosts loader_parts"),
 )
 WEB = Group(
     "web",
@@ -83,14 +83,15 @@ ENGINE = Group(
     + _in("queue", "batching"),
     (
         *_tests(
-            "batching bounds cancel_marks cancellation conformance consumers faults_records "
-            "faults_time forgotten kv_values layout lease_register looking lowered_limits order "
-            "promises records requirements retry runs_again "
+            "asked_again batching bounds cancel_marks cancellation conformance consumers "
+            "faults_records faults_time forgotten kv_values layout lease_register looking "
+            "lowered_limits order promises records requirements retry runs_again "
             "step step_outcomes streams tending values waiting"
         ),
         _UNITS,
         _MACHINE,
     ),
+    seconds=8.0,
 )
 GROUPS = (DECISIONS, WEB, RECORDS, ENGINE)
 

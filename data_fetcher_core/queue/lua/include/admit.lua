@@ -73,15 +73,20 @@ local function accept(request)
 end
 
 -- What became of each request goes to outcomes, the ids that duplicates are known under to ids.
+-- What follows one without a place is brought again with it, and is counted then.
 local function admit(addition, places, outcomes, ids)
+  local was_full = false
   for _, request in ipairs(addition.requests) do
-    if is_seen(request) then
+    if was_full then
+      table.insert(outcomes, ADMISSION_FULL)
+    elseif is_seen(request) then
       count('duplicates', 1)
       table.insert(outcomes, ADMISSION_DUPLICATE)
       table.insert(ids, told[request.hash])
     elseif is_over_the_bound(request) then
       table.insert(outcomes, ADMISSION_OVER)
     elseif places <= 0 then
+      was_full = true
       table.insert(outcomes, ADMISSION_FULL)
     else
       places = places - 1
