@@ -10,7 +10,7 @@ from typing import Any
 
 from data_fetcher_core import Entry, Lease
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue import KVStoreQueue, QueueOptions
 from data_fetcher_core.testing import ManualClock
 
 HOUR = 3600.0
@@ -56,6 +56,15 @@ async def entered_stream(stage: Stage) -> None:
 
 async def lease(stage: Stage) -> None:
     stage.held += await stage.queue.lease(2)
+
+
+async def admits_more(stage: Stage) -> None:
+    """Of a run without a bound nothing is asked."""
+    queue = _another(stage, options=QueueOptions(max_keyed=10 * MANY), update=True)
+    try:
+        assert await queue.admits_more()
+    finally:
+        await queue.close()
 
 
 async def lease_in_lanes(stage: Stage) -> None:
@@ -125,8 +134,9 @@ async def entering(stage: Stage) -> None:
         await queue.close()
 
 
-def _another(stage: Stage) -> KVStoreQueue:
-    return KVStoreQueue(stage.queue._store, stage.queue._namespace, clock=stage.queue._clock)
+def _another(stage: Stage, **how: Any) -> KVStoreQueue:
+    queue = stage.queue
+    return KVStoreQueue(queue._store, queue._namespace, clock=queue._clock, **how)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -152,7 +162,7 @@ OPERATIONS: dict[str, Operation] = {
     "failing body": failing_body,
     "stats": lambda s: s.queue.stats(),
     "size": lambda s: s.queue.size(),
-    "admits_more": lambda s: s.queue.admits_more(),
+    "admits_more": admits_more,
     "peek": lambda s: s.queue.peek(5),
     "snapshot": lambda s: s.queue.snapshot(),
     "checkpoint": lambda s: s.queue.checkpoint("cursor"),

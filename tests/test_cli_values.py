@@ -306,10 +306,19 @@ DRAINED = QueueStats(enqueued=5, completed=5, keyed=5)
 def test_when_a_run_is_finished(
     stats: QueueStats, locators: list[LocatorStanding], finished: bool
 ) -> None:
-    assert is_finished(stats, locators) is finished
+    assert is_finished(locators, stats, BEGUN) is finished
     standing = RunStanding(RunEntry("r", "crawl", "", 0.0), BEGUN, stats, (), locators)
     assert standing.is_finished is finished
     assert (standing.state == "finished") is finished
+
+
+@pytest.mark.parametrize(("most", "finished"), [(3, True), (4, False), (None, False)])
+def test_once_the_limit_is_reached_no_locator_is_waited_for(
+    most: int | None, finished: bool
+) -> None:
+    """Two of the five keys are those of the turns."""
+    bounded = replace(BEGUN, locators=("0-A", "1-B"), identity={"max_pages": most})
+    assert is_finished([EXHAUSTED, MORE], DRAINED, bounded) is finished
 
 
 def test_a_locator_that_has_more_keeps_a_run_from_being_finished() -> None:

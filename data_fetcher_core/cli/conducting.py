@@ -109,7 +109,8 @@ class Conductor:
             async with run_queue(store, run.run_id) as queue:
                 before = await queue.stats()
                 settings = await self._look_over(run, parts, queue, before)
-                was_finished = is_finished(before, await locators_of(queue, settings.locators))
+                locators = await locators_of(queue, settings.locators)
+                was_finished = is_finished(locators, before, settings)
                 if not was_finished:
                     view.say(opening_line(run.run_id, before, self._manner.place, out))
                 fetcher = Fetcher(parts.options, subscriber=self._noting(view))
@@ -153,7 +154,8 @@ class Conductor:
         self, summary: Summary, result: FetchResult, queue: KVStoreQueue, settings: Settings
     ) -> Summary:
         left = left_in(result.stats)
-        more = have_more(await locators_of(queue, settings.locators))
+        locators = await locators_of(queue, settings.locators)
+        more = have_more(locators, result.stats, settings)
         return replace(
             summary,
             stats=result.stats,

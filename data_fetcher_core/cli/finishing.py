@@ -25,20 +25,30 @@ def left_in(stats: QueueStats) -> int:
     return stats.size + stats.leased
 
 
-def have_more(locators: Sequence[LocatorStanding]) -> tuple[str, ...]:
+def have_more(
+    locators: Sequence[LocatorStanding], stats: QueueStats, settings: Settings | None
+) -> tuple[str, ...]:
+    """Those that are still to be asked. Once the limit is reached nobody is."""
+    if limit_reached(stats, settings):
+        return ()
     return tuple(locator.name for locator in locators if not locator.exhausted)
 
 
-def is_finished(stats: QueueStats, locators: Sequence[LocatorStanding]) -> bool:
+def is_finished(
+    locators: Sequence[LocatorStanding], stats: QueueStats, settings: Settings | None
+) -> bool:
     """In a run that has not begun, nothing was ever accepted.
 
     A locator whose turn was given up has more, and nothing of it is in the queue.
     """
-    return stats.enqueued > 0 and not left_in(stats) and not have_more(locators)
+    more = left_in(stats) or have_more(locators, stats, settings)
+    return stats.enqueued > 0 and not more
 
 
-def limit_reached(stats: QueueStats, settings: Settings) -> int | None:
+def limit_reached(stats: QueueStats, settings: Settings | None) -> int | None:
     """The limit of ``--max-pages``, if as many pages were found; a turn has a key as they have."""
+    if settings is None:
+        return None
     most: int | None = settings.identity.get("max_pages")
     return most if most and stats.keyed - len(settings.locators) >= most else None
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 from anyio import to_thread
 
-from data_fetcher_core.cli.finishing import locators_of
+from data_fetcher_core.cli.finishing import have_more, locators_of
 from data_fetcher_core.cli.folders import data_folder, make_private
 from data_fetcher_core.cli.settings import Settings
 from data_fetcher_core.errors import ConfigurationError
@@ -44,11 +44,11 @@ def read_list(name: str) -> UrlList:
 
 
 async def check_list(queue: KVStoreQueue, settings: Settings) -> None:
-    """That the list is still there and the same, unless all of it was read."""
+    """That the list is still there and the same, unless nothing more is read from it."""
     if settings.command != "fetch":
         return
     locators = await locators_of(queue, settings.locators)
-    if all(locator.exhausted for locator in locators):
+    if not have_more(locators, await queue.stats(), settings):
         return
     path = Path(settings.speed["file"])
     if await to_thread.run_sync(digest_of, path) != settings.identity["sha256"]:

@@ -32,7 +32,7 @@ class RunStanding:
 
     @property
     def is_finished(self) -> bool:
-        return is_finished(self.stats, self.locators)
+        return is_finished(self.locators, self.stats, self.settings)
 
     @property
     def state(self) -> str:
