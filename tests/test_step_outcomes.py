@@ -158,6 +158,22 @@ async def test_who_waits_looks_again_when_something_is_to_come() -> None:
     assert await run.run(bring)
 
 
+async def test_what_is_to_enter_as_a_whole_may_take_the_last_place() -> None:
+    run = Steps(capacity=2)
+    assert await run.add(new("a"), new("b"), whole=True) == [("NEW", "a"), ("NEW", "b")]
+
+
+async def test_who_waits_for_room_looks_again_when_something_was_taken() -> None:
+    run = Steps(capacity=1)
+    await run.add(new("a"))
+
+    def take(step: Step) -> bool:
+        leasing.lease(step, ME, 1, token_base(Op(ME, 1), b"secret"), lanes=None, steal=())
+        return step.concerns_waiters
+
+    assert await run.run(take)
+
+
 # --- leasing -----------------------------------------------------------------------------------
 
 
@@ -325,22 +341,20 @@ async def test_who_leaves_gives_back_a_bounded_part_at_a_time(
     assert await run.run(lambda step: step.family(run.keys.consumers)) == []
 
 
-@pytest.mark.parametrize(
-    ("end", "spared"), [(settling.leave, "give back"), (settling.reap, "count a death")]
-)
+@pytest.mark.parametrize("end", [settling.leave, settling.reap])
 async def test_what_was_cancelled_in_flight_goes_with_who_held_it(
-    end: Callable[[Step, bytes], Slice], spared: str
+    end: Callable[[Step, bytes], Slice],
 ) -> None:
     run = Steps()
-    await run.add(new("a"), new("b"), new("c"))
-    held = (await run.lease(3)).grants
-    await run.cancel(b"a", b"c")
-    await run.settle(Settlement(held[2].token, Move.COMPLETE))
+    await run.add(*(new(name) for name in "abcd"))
+    held = (await run.lease(4)).grants
+    await run.cancel(b"b", b"d")
+    await run.settle(Settlement(held[3].token, Move.COMPLETE))
     assert (await run.state()).marks == 1
     await run.run(lambda step: end(step, ME))
     state = await run.state()
-    assert (state.cancelled, state.completed, state.ready, state.marks) == (1, 1, 1, 0), spared
-    assert taken(await run.lease(3)) == ["b"]
+    assert (state.cancelled, state.completed, state.ready, state.marks) == (1, 1, 2, 0)
+    assert taken(await run.lease(4)) == ["a", "c"]
 
 
 @pytest.mark.parametrize("end", [settling.leave, settling.reap])
