@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from data_fetcher_core.kv_store.memory import MemoryStore
-from data_fetcher_core.queue.engine import STEP, Addition, Move, Op, Settlement
+from data_fetcher_core.queue.engine import STEP, Addition, Move, Op, Outcome, Settlement
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from data_fetcher_core.testing import ManualClock
@@ -55,6 +55,17 @@ async def test_the_same_counts(engine: TransactionalEngine, clock: ManualClock) 
         assert await engine.requeue(Op(ME, 1), positions[:2]) == 2
         assert (await engine.purge(Op(ME, 1), 0)).done == 2
         assert (await engine.clear(Op(ME, 1))).done == 4
+
+
+async def test_leases_of_a_forgotten_run_are_lost_each_for_itself(clock: ManualClock) -> None:
+    async with MemoryStore(clock=clock) as store:
+        engine, other = [await opened(store, b"run", clock) for _ in range(2)]
+        await engine.add(Op(ME, 1), requests(2))
+        leased = (await engine.lease(Op(ME, 1), 2)).grants
+        await other.forget()
+        settlements = [Settlement(one.token, Move.COMPLETE) for one in leased]
+        settled = await engine.settle(Op(ME, 1), settlements)
+        assert [one.outcome for one in settled] == [Outcome.LOST] * 2
 
 
 async def test_who_waits_for_room_waits(engine: TransactionalEngine) -> None:

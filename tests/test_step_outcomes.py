@@ -301,6 +301,15 @@ async def test_every_release_is_counted() -> None:
     assert (await run.state()).retried == 3
 
 
+async def test_every_burial_is_counted() -> None:
+    run = Steps()
+    await run.add(*(new(name) for name in "abc"))
+    for grant in (await run.lease(3)).grants:
+        await run.settle(Settlement(grant.token, Move.BURY))
+    state = await run.state()
+    assert (state.buried, state.dead) == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("how", "letters"),
     [
