@@ -141,14 +141,14 @@ async def test_a_bound_on_pages_is_exact(store: KeyValueStore) -> None:
 
 
 class Endless:
-    """Always has ten more."""
+    """Has ten more each time, far beyond what any bound here lets in."""
 
     def __init__(self) -> None:
         self.asked = 0
 
     async def get_next_urls(self, ctx: FetchRunContext) -> list[RequestMeta]:
         self.asked += 1
-        return [RequestMeta(url(f"{self.asked}/{n}")) for n in range(10)]
+        return [RequestMeta(url(f"{self.asked}/{n}")) for n in range(10 if self.asked < 99 else 0)]
 
     def checkpoint(self) -> int:
         return self.asked
