@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from contextlib import suppress
 
 from hiredis import Reader
@@ -70,6 +71,8 @@ class _Client(asyncio.Protocol):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._early: list[bytes] = []
+        self._replies: deque[bytes] = deque()
+        self._last_at = 0.0
         self._to_client: asyncio.Transport | None = None
         self._to_server: asyncio.Transport | None = None
 
@@ -104,13 +107,18 @@ class _Client(asyncio.Protocol):
         if self._relay.weather.loses():
             self.abort()
             return
+        loop = asyncio.get_running_loop()
         late = self._relay.weather.lateness()
-        if late:
-            asyncio.get_running_loop().call_later(late, self._send, data)
+        # However late it is, what came after it waits for it.
+        self._last_at = max(self._last_at, loop.time() + late)
+        self._replies.append(data)
+        if late or len(self._replies) > 1:
+            loop.call_at(self._last_at, self._send_next)
         else:
-            self._send(data)
+            self._send_next()
 
-    def _send(self, data: bytes) -> None:
+    def _send_next(self) -> None:
+        data = self._replies.popleft()
         if self._to_client is not None and not self._to_client.is_closing():
             self._to_client.write(data)
 
@@ -133,9 +141,16 @@ class _Server(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         self._unsent += data
-        if self._reader.gets() is not _UNFINISHED:
-            reply, self._unsent = bytes(self._unsent), bytearray()
-            self._client.reply(reply)
+        if self._finishes_any():
+            replies, self._unsent = bytes(self._unsent), bytearray()
+            self._client.reply(replies)
+
+    def _finishes_any(self) -> bool:
+        """Several replies may come at once: to the commands that greet a server."""
+        finished = 0
+        while self._reader.gets() is not _UNFINISHED:
+            finished += 1
+        return finished > 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._client.abort()
