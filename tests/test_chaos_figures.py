@@ -26,10 +26,12 @@ from tests.chaos.processes import Processes
 from tests.chaos.relay import Weather
 from tests.chaos.stores import SQLitePlace
 from tests.chaos.telling import Teller, tell
-from tests.chaos.tiers import LONG, SHORT, Step, Tier, plan
+from tests.chaos.tiers import LONG, SHORT, SOAK, Step, Tier, plan
 from tests.chaos.timing import (
     answered_after,
     closed_under_load,
+    completed_after,
+    last_fault,
     latencies,
     percentile,
     stops,
@@ -93,6 +95,23 @@ def test_how_long_a_stop_took() -> None:
     assert stops([*told, Note("gone", "w0.1", 12.0, "0")], [Fault("full", 11.0, 11.5)]) == []
     assert stops([*told, Note("gone", "w0.1", 12.0, "-9")], []) == []
     assert stops([*told, Note("gone", "w0.1", 12.0, "0")], [Fault(OUTAGE, 7.0, 8.0)]) == [2.0]
+
+
+def test_what_was_completed_after_the_last_fault() -> None:
+    notes = [Note("killed", "w0.1", 5.0, ""), Note("gone", "w0.1", 9.0, "-9")]
+    done = [settled("complete", f"0-{at}", "a", at=at) for at in (4.0, 6.0, 7.0)]
+    refused = settled("complete", "0-9", "a", at=8.0, outcome="lost")
+    records = Records([*done, refused], notes, [])
+    assert last_fault(records) == 5.0
+    assert completed_after(records, last_fault(records)) == 2
+    records.faults.append(Fault(OUTAGE, 3.0, 6.5))
+    assert completed_after(records, last_fault(records)) == 1
+
+
+@pytest.mark.parametrize("tier", [LONG, SOAK], ids=lambda tier: tier.name)
+def test_a_long_run_is_under_load_until_its_last_fault(tier: Tier) -> None:
+    steps = [step for steps in plan(tier, 7, has_server=True).values() for step in steps]
+    assert max(step.at for step in steps) < tier.loaded_until
 
 
 def test_percentiles() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 import traceback
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from data_fetcher_core.errors import (
 )
 from data_fetcher_core.loader import HttpLoader, HttpOptions
 from data_fetcher_core.loader.failures import fetch_error
+from tests.evidence import Evidence
 from tests.properties import quick
 from tests.tls import Authority, make_authority
 from tests.web import (
@@ -158,7 +160,9 @@ async def test_a_trusted_certificate(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("flaw", ["unknown", "expired", "other host"])
-async def test_a_certificate_that_is_not_valid(authority: Authority, flaw: str) -> None:
+async def test_a_certificate_that_is_not_valid(
+    authority: Authority, flaw: str, shows: Evidence
+) -> None:
     context = authority.server_context(
         "example.org" if flaw == "other host" else "localhost", expired=flaw == "expired"
     )
@@ -167,7 +171,22 @@ async def test_a_certificate_that_is_not_valid(authority: Authority, flaw: str) 
         error = await failure(load, site.url("/", host="localhost"))
     assert not error.retryable
     assert "certificate is not valid" in str(error)
-    assert site.asked == []
+    shows("F65", "pages asked of a site with a bad certificate", len(site.asked), exactly=0)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+@pytest.mark.parametrize("newest", ["TLSv1", "TLSv1_1"])
+async def test_a_site_that_speaks_an_outdated_tls(
+    authority: Authority, newest: str, shows: Evidence
+) -> None:
+    context = authority.outdated_context("localhost", ssl.TLSVersion[newest])
+    async with (
+        Site({"/": answer()}, context=context) as site,
+        loading(ca_file=str(authority.ca_file)) as load,
+    ):
+        error = await failure(load, site.url("/", host="localhost"))
+    assert error.retryable
+    shows("F65", "pages asked of a site with an outdated TLS", len(site.asked), exactly=0)
 
 
 class Greeter(Listener):

@@ -18,6 +18,8 @@ from tests.chaos.timing import (
     RECOVERY,
     answered_after,
     closed_under_load,
+    completed_after,
+    last_fault,
     last_trouble,
     latencies,
     overlaps,
@@ -126,6 +128,9 @@ class Figures:
         after = 1e9 if drained_at is None else max(0.0, drained_at - last_trouble(self._records))
         if tier.name != "scale":  # where tens of thousands are left at the last fault
             self._show_time(row, "drained after the last fault", after, 2 * tier.lease_ttl)
+        if tier.loaded == 1.0 and tier.kill_every:
+            finished = completed_after(self._records, last_fault(self._records))
+            self._show(row, "completed after the last fault", finished, at_least=1)
         if tier.name == "long":
             quiet = latencies(self._records.calls, "enqueue", self._records.faults)
             least = int(1_000 * min(1.0, tier.share))
@@ -136,9 +141,9 @@ class Figures:
             share = (self._account.causes[KILLED] + self._account.causes[SILENCED]) / kept
             what = "duplicates by kills and outages (by poison: F32)"
             self._show(row, what, share * 100, at_most=1.0, unit="%")
-            # Also for poison beside them, and for a store too full to take their children in.
+            # Also for poison beside them, or a store too full for their children.
             twice = 100 * self._account.repeated_effects / kept
-            self._show(row, "handlers that came to their end again", twice, told=True, unit="%")
+            self._show(row, "handlers that came to their end again", twice, at_most=1.0, unit="%")
 
     def killed_workers(self) -> None:
         outcome = self._outcome

@@ -38,6 +38,9 @@ class Tier:
     # Where processes live for less than a lease lasts, there is nobody to notice a silence.
     strangers: int = 0
     max_deaths: int = 5
+    # For this share of the time requests are brought. What is left of it shows that all come to an
+    # end; a long run is under load until its last fault.
+    loaded: float = 1.0
     # So many worker processes are left alone, to see whether who lives long grows.
     spared: int = 0
     # What bounds in time are multiplied by: a short run has few chances on a busy machine.
@@ -51,8 +54,7 @@ class Tier:
 
     @property
     def loaded_until(self) -> float:
-        """So that the last request has been brought before the last fault."""
-        return 0.8 * self.seconds
+        return self.loaded * self.seconds
 
     @property
     def rate(self) -> float:
@@ -96,6 +98,7 @@ SHORT = Tier(
     flap_for=3.0,
     slow_for=3.0,
     strangers=2,
+    loaded=0.8,
     slack=3.0,
 )
 LONG = Tier(
@@ -172,6 +175,7 @@ POISON = Tier(
     batch=200,
     kill_every=0.0,
     poison_every=2_400,
+    loaded=0.8,
 )
 
 

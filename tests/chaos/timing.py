@@ -114,8 +114,20 @@ def closed_under_load(records: Records) -> int:
     return sum(note.kind == "closed" and note.at < until for note in records.notes)
 
 
-def last_trouble(records: Records) -> float:
-    """The last that was done to it: a fault, a kill, or a request that was sent."""
+def last_fault(records: Records) -> float:
+    """When it was over."""
     deaths = [note.at for note in records.notes if note.kind == "killed"]
+    return max([fault.end for fault in records.faults] + deaths, default=0.0)
+
+
+def last_trouble(records: Records) -> float:
+    """The last that was done to it: a fault, or a request that was sent."""
     arrivals = [call.end or call.start for call in records.calls if call.op == "enqueue"]
-    return max([fault.end for fault in records.faults] + deaths + arrivals, default=0.0)
+    return max([last_fault(records), *arrivals])
+
+
+def completed_after(records: Records, instant: float) -> int:
+    return sum(
+        call.op == "complete" and call.outcome == "ok" and (call.end or 0.0) > instant
+        for call in records.calls
+    )
