@@ -166,9 +166,31 @@ def test_every_row_is_on_the_page_whatever_is_known_of_it(tmp_path: Path) -> Non
     assert "lost **3** (= 0) | **no** |" in _line_of("F2", page)
     assert "no figure | no figure |" in _line_of("F3", page)
     assert "**failed:** test_x: it &lt;b>\\|broke | **no** |" in _line_of("F8", page)
-    assert "lost **0** (= 0)<br>**skipped:** test_y: no strace | in part |" in _line_of("F38", page)
+    assert "| **skipped:** test_y: no strace<br>lost **0** (= 0) | in part |" in _line_of(
+        "F38", page
+    )
     assert "lost **0** (= 0) | in part |" in _line_of("F45", page)
     assert f"**1 held**, 2 in part, 2 broken, {len(CATALOGUE) - 5} without a figure." in page
+    assert "\n- **F8**, The server forgets its scripts: has not held\n" in page
+    assert "\n- **F38**, " in page
+    assert "- **F5**, " not in page
+
+
+def test_many_figures_are_folded_and_what_is_broken_never_is(tmp_path: Path) -> None:
+    figures = [Figure("F5", f"figure {number}", 0, "= 0") for number in range(9)]
+    tests = {f"test_{number}": 1 for number in range(5)}
+    many = replace(_said(*figures), tests=tests)
+    line = _line_of("F5", markdown(_kept(F5=many), tmp_path, HERE))
+    shown, _, folded = line.partition("<details><summary>and 3 more</summary>")
+    assert shown.count("figure ") == 6
+    assert folded.partition("</details>")[0].count("figure ") == 3
+    assert "`test_2`<br><details><summary>and 2 more</summary>`test_3`" in line
+    figures[8] = replace(figures[8], value=1)
+    line = _line_of("F5", markdown(_kept(F5=_said(*figures)), tmp_path, HERE))
+    assert "| figure 8 **1** (= 0)<br>figure 0 **0** (= 0)<br>" in line
+    all_broken = [replace(figure, value=1) for figure in figures]
+    line = _line_of("F5", markdown(_kept(F5=_said(*all_broken)), tmp_path, HERE))
+    assert "<details>" not in line
 
 
 def test_a_row_of_another_day_says_so(tmp_path: Path) -> None:
@@ -189,12 +211,12 @@ def test_the_page_says_which_state_of_the_package_each_source_has_seen(tmp_path:
         ]
     )
     assert table in page
-    assert "Of those that held, 1 by figures of the package as it was" in page
-    assert "2 also by figures of another state of it" in page
+    assert "Of those that held, 1 were measured entirely at the state" in page
+    assert "of the other 2, at least one source is older" in page
     assert written_at(page) == HERE
     later = markdown(kept, tmp_path, "0123456789")
     assert f"| `{HERE}`, **another** | 1 |" in later
-    assert "Of those that held, 0 by" in later
+    assert "Of those that held, 0 were" in later
 
 
 @pytest.mark.parametrize("state", [f"{HERE}+", "unknown"])
@@ -203,7 +225,7 @@ def test_a_state_that_cannot_be_told_from_others_is_no_proof(tmp_path: Path, sta
     kept.circumstances[TUESDAY]["package"] = state
     page = markdown(kept, tmp_path, state)
     assert f"| `{state}`, **not certain** |" in page
-    assert "Of those that held, 0 by" in page
+    assert "Of those that held, 0 were" in page
     assert (written_at(page), written_at("an older page")) == (state, "unknown")
 
 
@@ -252,6 +274,7 @@ def test_what_is_kept_by_hand_is_on_the_page(tmp_path: Path) -> None:
 def test_what_a_command_has_said_is_on_the_page(tmp_path: Path) -> None:
     kept = Kept(outputs={"power": Output(MONDAY, "python -m tests.power", None, 12.3, "a\n```\nb")})
     page = markdown(kept, tmp_path, HERE)
+    assert page.index("## Measured") < page.index("## What the commands printed\n\n### Power\n")
     assert "`python -m tests.power`, 2026-11-16, 12 s, not in time:" in page
     assert "```text\na\n` ` `\nb\n```" in page
 
@@ -260,7 +283,8 @@ def test_a_row_says_what_it_wants_whatever_else_has_shown_it(tmp_path: Path) -> 
     wanted = "wants `python -m tests.power --cuts 10000` |"
     assert wanted in _line_of("F45", markdown(Kept(), tmp_path, HERE))
     kept = _kept(F45=replace(_said(LOST), tests={"test_cuts": 2}))
-    assert f"`test_cuts` (2), {wanted}" in _line_of("F45", markdown(kept, tmp_path, HERE))
+    line = _line_of("F45", markdown(kept, tmp_path, HERE))
+    assert f"| {wanted.removesuffix(' |')}<br>`test_cuts` (2) |" in line
     kept.rows["F45"]["power"] = _said(LOST)
     assert "wants" not in _line_of("F45", markdown(kept, tmp_path, HERE))
 

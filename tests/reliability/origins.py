@@ -13,9 +13,8 @@ from tests.reliability.kept import Kept, Statement
 
 _WRITTEN = "This page was written at package `{}`"
 _NO_STATE = "unknown"
-_STATES = """,
-which is what `git rev-parse HEAD:data_fetcher_core` says; one with a + had changes that no commit
-holds, and may be any."""
+_STATES = """ (`git rev-parse
+HEAD:data_fetcher_core`). A + marks changes that no commit holds, so that the state is not known."""
 
 
 def written_at(page: str) -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 from tests.evidence import Figure
 from tests.reliability.commands import COMMANDS
 from tests.reliability.faults import CATALOGUE, SECTIONS, Fault
-from tests.reliability.judging import Line, Verdict, lines, verdict, wanting
+from tests.reliability.judging import Line, Verdict, holds, lines, verdict, wanting
 from tests.reliability.kept import Kept, Statement
 from tests.reliability.origins import all_of, origins
 
-_COLUMNS = ("", "fault, and what must hold", "done to it", "figures", "held", "shown by")
+_TO_LOOK_AT = {Verdict.BROKEN: "has not held", Verdict.PARTLY: "has held in part"}
+_MOST_FIGURES, _MOST_WITNESSES = 6, 3
+_COLUMNS = ("row", "fault, and what must hold", "done to it", "figures", "held", "shown by")
 _INTRODUCTION = """\
 # Reliability
 
@@ -32,10 +34,13 @@ cuts (F45), another host, the virtual world (SIM). Bounds in time are held on a 
 moves, or with three times the slack; in the chaos tiers workers are `nice`, so that the harness can
 measure the others. *The account closes* means: what was
 accepted is completed, dead or still queued; lost 0; nothing appears that nobody sent; whatever was
-done twice has a cause that was noted. A row has held *in part* while a command that is to show it
-has not been run, or a test of it was skipped; what it *wants* stands beside it. Of a figure that
-many cases have taken, the worst is shown; one that is *told* is held to no bound. Every single one
-is in [figures.json](reliability/figures.json)."""
+done twice has a cause that was noted.
+
+How to read a row: `lost 0 (= 0, 4 ×)` was measured four times, the worst was 0, and it had to be 0; a
+figure that is *told* is held to no bound. A row has held *in part* while a command that is to show
+it has not been run, or a test of it was skipped; what it *wants* stands beside it. A date under
+*yes* says that some of the figures are from that day. All figures are in
+[figures.json](reliability/figures.json), and what the commands printed is at the end."""
 
 _KEPT_BY_HAND = """\
 Kept by hand: [defects](reliability/defects.md) and [what is not
@@ -48,7 +53,6 @@ def markdown(kept: Kept, folder: Path, package: str) -> str:
         _INTRODUCTION,
         *_in_short(kept, package),
         *(part for title in SECTIONS for part in _section(title, kept)),
-        *_outputs(kept),
         "## Defects it found",
         _by_hand(folder / "defects.md"),
         "## What is not promised",
@@ -57,6 +61,7 @@ def markdown(kept: Kept, folder: Path, package: str) -> str:
         "## Measured",
         *(origins(kept, package) if kept.rows else ["Nothing yet."]),
         _KEPT_BY_HAND,
+        *_outputs(kept),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -69,9 +74,13 @@ def _in_short(kept: Kept, package: str) -> Iterator[str]:
     yield (
         f"{len(CATALOGUE)} rows: **{counts[Verdict.HELD]} held**, "
         f"{counts[Verdict.PARTLY]} in part, {counts[Verdict.BROKEN]} broken, "
-        f"{counts[Verdict.SILENT]} without a figure. Of those that held, {fresh} by figures of the "
-        f"package as it was when this page was written, {len(held) - fresh} also by figures of "
-        "another state of it, or of one that was not noted: see [Measured](#measured)."
+        f"{counts[Verdict.SILENT]} without a figure. Of those that held, {fresh} were measured "
+        "entirely at the state of the package that this page was written at; of the other "
+        f"{len(held) - fresh}, at least one source is older: see [Measured](#measured)."
+    )
+    others = [row for row, one in found.items() if one in _TO_LOOK_AT]
+    yield "\n".join(
+        f"- **{row}**, {CATALOGUE[row].title}: {_TO_LOOK_AT[found[row]]}" for row in others
     )
 
 
@@ -90,9 +99,9 @@ def _row(fault: Fault, said: Mapping[str, Statement], newest: str) -> tuple[str,
         fault.id,
         f"**{fault.title}:** {fault.must_hold}",
         fault.injected,
-        "<br>".join([*_figures(said), *_failures(said), *_skipped(said)]) or "no figure",
+        "<br>".join([*_failures(said), *_skipped(said), *_figures(said)]) or "no figure",
         "<br>".join([verdict(fault, said).value, *_other_days(said, newest)]),
-        ", ".join([*_witnesses(said), *wants(fault, said)]),
+        "<br>".join([*wants(fault, said), *_folded(list(_witnesses(said)), _MOST_WITNESSES)]),
     )
 
 
@@ -101,9 +110,21 @@ def _cells(cells: Iterable[str]) -> str:
 
 
 def _figures(said: Mapping[str, Statement]) -> list[str]:
-    return [
-        line_words(line) for line in lines(seen for one in said.values() for seen in one.figures)
-    ]
+    """What is broken comes first, so that it is never folded away."""
+    found = lines(seen for one in said.values() for seen in one.figures)
+    broken = [line for line in found if not holds(line.worst)]
+    held = [line for line in found if holds(line.worst)]
+    most = max(_MOST_FIGURES, len(broken))
+    return _folded([line_words(line) for line in broken + held], most)
+
+
+def _folded(words: list[str], most: int) -> list[str]:
+    """The first of them; the others show when the reader asks for them."""
+    shown, hidden = words[:most], words[most:]
+    if len(hidden) <= 1:
+        return words
+    summary = f"<summary>and {len(hidden)} more</summary>"
+    return [*shown, f"<details>{summary}{'<br>'.join(hidden)}</details>"]
 
 
 def line_words(line: Line) -> str:
@@ -170,11 +191,15 @@ def wants(fault: Fault, said: Mapping[str, Statement]) -> list[str]:
 
 
 def _outputs(kept: Kept) -> Iterator[str]:
+    if kept.outputs:
+        yield "## What the commands printed"
     for name, output in kept.outputs.items():
         ended = "not in time" if output.code is None else f"exit code {output.code}"
-        yield f"### What {name} said"
+        yield f"### {name[0].upper()}{name[1:]}"
         yield f"`{output.command}`, {day_of(output.measured)}, {output.seconds:,.0f} s, {ended}:"
+        yield "<details><summary>all of it</summary>"
         yield f"```text\n{output.text.replace('```', '` ` `')}\n```"
+        yield "</details>"
 
 
 def _by_hand(path: Path) -> str:
