@@ -1,4 +1,4 @@
-"""What the advisory lock of the SQLite store costs: ``python benchmarks/sqlite_lock.py``.
+"""What the advisory lock of the SQLite store costs: ``python -m benchmarks.sqlite_lock``.
 
 Tiny functions from 100 concurrent callers, with the lock and with the lock made a no-op, in one
 process and in two. Without the lock two processes rely on SQLite's own locks alone, which is what
