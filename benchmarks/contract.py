@@ -97,16 +97,6 @@ def redis_info(redis_url: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
-def redis_commands(redis_url: str) -> int:
-    """Commands so far, those called by scripts included."""
-    return int(redis_info(redis_url)["total_commands_processed"])
-
-
 def redis_reads(redis_url: str) -> int:
     """How often the server has read from a connection: what round trips there were at least."""
     return int(redis_info(redis_url)["total_reads_processed"])
-
-
-def redis_bytes(redis_url: str) -> int:
-    """The memory in use. The difference between two moments is what came in between."""
-    return int(redis_info(redis_url)["used_memory"])

@@ -21,7 +21,7 @@ def describe() -> str:
         f"Redis {_redis()}",
         f"data-fetcher-core {version('data-fetcher-core')}",
     )
-    machine = f"{_system()}, {os.cpu_count()} cores, {_cpu()}"
+    machine = f"{_system()}, {os.cpu_count()} cores, {cpu()}"
     return f"{machine}\n{', '.join(software)}"
 
 
@@ -29,10 +29,10 @@ def facts() -> dict[str, str | int | float]:
     """The same, one by one, and what else bears on a figure."""
     return {
         "system": _system(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cores": os.cpu_count() or 0,
         "memory_gb": _memory_gb(),
-        "temporary_folder": _file_system(tempfile.gettempdir()),
+        "temporary_folder": file_system(tempfile.gettempdir()),
         "busy_before": round(os.getloadavg()[0], 2),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
@@ -47,7 +47,7 @@ def _system() -> str:
     return f"{platform.system()} {platform.release()}"
 
 
-def _cpu() -> str:
+def cpu() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -60,7 +60,7 @@ def _memory_gb() -> float:
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
-def _file_system(folder: str) -> str:
+def file_system(folder: str) -> str:
     """Its kind: what a synced write costs depends on it, and in memory it costs nothing."""
     try:
         lines = Path("/proc/mounts").read_text().splitlines()

@@ -108,7 +108,7 @@ class Deadline:
     def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a deadline is for a task")
+            raise RuntimeError("a deadline can only begin inside a task")
         self._task = task
         self._cancelling = task.cancelling()
         self._owner.add(self)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from data_fetcher_core.checking import is_number
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.showing import shown
 
@@ -73,7 +74,9 @@ class Exponential:
             if not _is_duration(value := getattr(self, name)):
                 raise ConfigurationError(f"{name} must be a number from 0 up, not {shown(value)}")
         if not (self.first <= self.most and self.factor >= 1):
-            raise ConfigurationError(f"needs first <= most and factor >= 1: {self!r}")
+            raise ConfigurationError(
+                f"first must not exceed most, and factor must be at least 1: {self!r}"
+            )
         if self.jitter > 1:
             raise ConfigurationError(f"jitter must be from 0 to 1, not {self.jitter!r}")
 
@@ -114,8 +117,7 @@ class ByException:
 
 
 def _is_duration(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 <= value <= _LONGEST  # type: ignore[operator]
+    return is_number(value, 0, _LONGEST)
 
 
 def bounded(

@@ -16,7 +16,7 @@ PACKAGE = Path(data_fetcher_core.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up: each may import those below it and itself, none above.
 LAYERS = [
-    {"errors", "exceptions", "clock", "deadlines", "showing"},
+    {"checking", "errors", "exceptions", "clock", "deadlines", "showing"},
     {"urls"},
     {"core"},
     {"events", "retry", "settings"},

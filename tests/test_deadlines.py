@@ -66,7 +66,7 @@ async def test_it_is_for_a_task(of: Callable[[float], Begin]) -> None:
     tried: asyncio.Future[None] = loop.create_future()
 
     def enter() -> None:
-        with pytest.raises(RuntimeError, match=r"^a deadline is for a task$"):
+        with pytest.raises(RuntimeError, match=r"^a deadline can only begin inside a task$"):
             of(1.0)().__enter__()
         tried.set_result(None)
 

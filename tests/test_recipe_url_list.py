@@ -249,7 +249,7 @@ async def test_files_are_closed_also_when_nobody_reads_on(write: Write) -> None:
 
 async def test_reading_is_done_in_a_thread(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[int] = set()
-    for name in ("digest_of", "open_list", "read_urls"):
+    for name in ("digest_if_unchanged", "open_list", "read_urls"):
         inner = getattr(listed_urls, name)
 
         def noted(*arguments: Any, inner: Any = inner) -> Any:

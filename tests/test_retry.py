@@ -131,7 +131,7 @@ def test_however_slowly_or_fast_it_grows_it_comes_to_the_most(
     ids=str,
 )
 def test_an_exponential_that_cannot_be(bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"jitter must|from 0 up|needs first <= most"):
+    with pytest.raises(ConfigurationError, match=r"jitter must|from 0 up|first must not exceed"):
         Exponential(**bad)
 
 

@@ -30,11 +30,6 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def op() -> Numbered:
     return Numbered()
 

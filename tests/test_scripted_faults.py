@@ -29,7 +29,6 @@ from tests.servers import RedisServer
 
 SECOND = 1_000_000
 CHILD = Addition([new("child", lane="x", key="child")], {b"c": b"1"})
-LETTER = Position(0, 0)
 
 # A verb as it is sent, given an operation, a lease, and the position of a dead letter.
 Verb = Callable[[ScriptedEngine, Op, bytes, Position], Awaitable[Any]]

@@ -21,11 +21,6 @@ WAKE, ROOM = START + b"wake", START + b"room"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def op() -> Numbered:
     return Numbered()
 

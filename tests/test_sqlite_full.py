@@ -124,11 +124,6 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def narrow(path: Path, clock: ManualClock) -> AsyncIterator[SQLiteStore]:
     """A store that may grow to 40 pages."""
     tap = Tap("PRAGMA max_page_count = 40")

@@ -18,7 +18,7 @@ from data_fetcher_core.cli.settings import Settings
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.fetcher.turns import checkpoint_name
 from data_fetcher_core.queue import KVStoreQueue
-from data_fetcher_core.recipes.listed_urls import digest_of
+from data_fetcher_core.recipes.listed_urls import digest_if_unchanged, digest_of
 
 _CHUNK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -51,11 +51,7 @@ async def check_list(queue: KVStoreQueue, settings: Settings) -> None:
     if not have_more(locators, await queue.stats(), settings):
         return
     path = Path(settings.speed["file"])
-    if await to_thread.run_sync(digest_of, path) != settings.identity["sha256"]:
-        raise ConfigurationError(
-            f"{path} was changed since the run was begun with it: put the old file back to go on, "
-            "or begin a new run with the new one"
-        )
+    await to_thread.run_sync(digest_if_unchanged, path, settings.identity["sha256"])
 
 
 async def passed_over(queue: KVStoreQueue, settings: Settings) -> int | None:

@@ -13,6 +13,7 @@ import anyio
 from data_fetcher_core.errors import StoreError
 from data_fetcher_core.kv_store import KeyValueStore
 from data_fetcher_core.queue import KVStoreQueue, RequestMetaSerializer
+from data_fetcher_core.queue.entries import run_namespace
 
 _PREFIX = "runs"
 _PAGE = 500
@@ -68,9 +69,8 @@ class LookingQueue(KVStoreQueue):
 
 def run_queue(store: KeyValueStore, run_id: str) -> LookingQueue:
     """The queue of a run, to look at it and to tidy it. Opening it begins a run of that name."""
-    return LookingQueue(
-        store, f"fetch:{run_id}", RequestMetaSerializer(), subscriber=lambda _: None
-    )
+    namespace = run_namespace(run_id)
+    return LookingQueue(store, namespace, RequestMetaSerializer(), subscriber=lambda _: None)
 
 
 def _read(run_id: str, found: Any) -> RunEntry:

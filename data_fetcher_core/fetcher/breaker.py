@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.showing import shown
 
@@ -36,14 +37,13 @@ class BreakerOptions:
         counts = {"failures": 0, "requests": 1, "probes": 1}
         for name, least in counts.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if not is_whole_number(value, least):
                 raise ConfigurationError(
-                    f"{name} must be a whole number from {least}: {shown(value)}"
+                    f"{name} must be a whole number from {least} up, not {shown(value)}"
                 )
         for name in ("share", "window", "cooldown", "longest_cooldown"):
             value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not _LEAST <= value <= _MOST:
+            if not is_number(value, _LEAST, _MOST):
                 raise ConfigurationError(
                     f"{name} must be a number from {_LEAST:g} to {_MOST:g}, not {shown(value)}"
                 )

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import FetchPlan, FetchRunContext
 from data_fetcher_core.errors import (
     ConfigurationError,
     StoreError,
     StoreFull,
-    StoreLost,
     StoreUnavailable,
     ValidationError,
 )
@@ -36,6 +36,8 @@ from data_fetcher_core.fetcher.stopping import Stop
 from data_fetcher_core.fetcher.turns import locator_of, name_locators
 from data_fetcher_core.fetcher.working import Worker
 from data_fetcher_core.queue import KVStoreQueue, Lease, RequestMetaSerializer
+from data_fetcher_core.queue.engine import was_forgotten
+from data_fetcher_core.queue.entries import run_namespace
 from data_fetcher_core.queue.stream import LeaseStream
 from data_fetcher_core.showing import shown
 
@@ -81,7 +83,7 @@ class Fetcher:
     def _queue(self, plan: FetchPlan) -> KVStoreQueue:
         return KVStoreQueue(
             store_of(plan.context),
-            f"fetch:{plan.context.run_id}",
+            run_namespace(plan.context.run_id),
             RequestMetaSerializer(),
             options=self._options.for_queue(len(plan.recipe.bundle_locators)),
             update=True,
@@ -102,7 +104,7 @@ class _Run:
         clock: Clock,
         tell: Subscriber,
     ) -> None:
-        namespace = f"fetch:{plan.context.run_id}"
+        self._namespace = namespace = run_namespace(plan.context.run_id)
         self._plan = plan
         self._queue = queue
         self._options = options
@@ -227,9 +229,7 @@ class _Run:
 
     async def _check_birth(self, birth: str) -> None:
         if await self._queue.checkpoint(BIRTH) != birth:
-            raise StoreLost(
-                f"the run {self._plan.context.run_id!r} was forgotten while it was being worked on"
-            )
+            raise was_forgotten(self._namespace)
 
     async def _drain(self, stop: Stop) -> None:
         async with (
@@ -287,13 +287,11 @@ class _Run:
 def check_plan(plan: FetchPlan) -> None:
     for name, most in (("concurrency", _MOST_WORKERS), ("target_queue_size", _LARGEST_TARGET)):
         value = getattr(plan, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        if not is_whole_number(value, 1, most):
             raise ValidationError(
                 f"{name} must be a whole number from 1 up to {most}, not {shown(value)}"
             )
-    run_id = plan.context.run_id
-    if not isinstance(run_id, str) or not run_id:
-        raise ConfigurationError(f"run_id must be a non-empty string, not {shown(run_id)}")
+    run_namespace(plan.context.run_id)
     _check_recipe(plan.recipe)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.fetcher.breaker import BreakerOptions
 from data_fetcher_core.queue.options import QueueOptions
@@ -40,16 +41,12 @@ class FetcherOptions:
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {shown(value)}")
         for name in ("request_timeout", "locator_timeout", "grace"):
             value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value <= _LONGEST or (value == 0 and name != "grace"):
+            if not is_number(value, 0, _LONGEST) or (value == 0 and name != "grace"):
                 raise ConfigurationError(f"{name} must be a number of seconds, not {shown(value)}")
-        if isinstance(self.max_pages, bool) or not isinstance(self.max_pages, int):
+        if not is_whole_number(self.max_pages, 0, _MOST_PAGES):
             raise ConfigurationError(
-                f"max_pages must be a whole number, not {shown(self.max_pages)}"
-            )
-        if not 0 <= self.max_pages <= _MOST_PAGES:
-            raise ConfigurationError(
-                f"max_pages must be from 0 to {_MOST_PAGES}, not {shown(self.max_pages)}"
+                f"max_pages must be a whole number from 0 to {_MOST_PAGES}, not "
+                f"{shown(self.max_pages)}"
             )
 
     def for_queue(self, locators: int) -> QueueOptions:

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store.base import KeyValueStore
@@ -164,7 +165,7 @@ def _redis_url(server: dict[str, Any]) -> str:
 
 
 def _check_number(name: str, value: int, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if not is_whole_number(value, least, most):
         raise ConfigurationError(f"{name} is a number from {least} to {most}, not {shown(value)}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.errors import StoreCorrupt, ValidationError
 from data_fetcher_core.showing import shown
 
@@ -73,7 +74,7 @@ def check_ttl(ttl: float | None) -> float | None:
     """A time to live in seconds, above zero and finite; ``None`` for no end."""
     if ttl is None:
         return None
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < math.inf:
+    if not is_number(ttl) or not 0 < ttl < math.inf:
         raise ValidationError(f"ttl must be a number of seconds above 0, not {shown(ttl)}")
     return float(min(ttl, 1e10))
 
@@ -82,6 +83,6 @@ def check_limit(limit: int | None) -> int | None:
     """How many at most; ``None`` for all, below zero for none."""
     if limit is None:
         return None
-    if isinstance(limit, bool) or not isinstance(limit, int):
+    if not is_whole_number(limit):
         raise ValidationError(f"limit must be a whole number or None, not {shown(limit)}")
     return min(max(limit, 0), sys.maxsize)

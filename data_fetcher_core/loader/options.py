@@ -14,6 +14,7 @@ from typing import Any
 
 from yarl import URL
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.loader.addresses import Network
 from data_fetcher_core.loader.headers import flaw_in_header
@@ -137,16 +138,14 @@ def _checked_headers(headers: object) -> Mapping[str, str]:
 
 def _check_count(name: str, value: object) -> None:
     least = _LEAST.get(name, 0)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not least <= value <= _LARGEST:  # type: ignore[operator]
+    if not is_whole_number(value, least, _LARGEST):
         raise ConfigurationError(
             f"{name} must be a whole number from {least} up, not {shown(value)}"
         )
 
 
 def _check_duration(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= _LONGEST:  # type: ignore[operator]
+    if not is_number(value, 0, _LONGEST) or value == 0:
         raise ConfigurationError(
             f"{name} must be a number of seconds above 0, at most {_LONGEST:g}, not {shown(value)}"
         )

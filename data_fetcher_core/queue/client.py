@@ -103,9 +103,9 @@ class Client:
         self.reader = EntryReader(serializer, options)
         # Weak: a lease that nobody holds any more is found missing here, and given back.
         self.held: WeakValueDictionary[bytes, Lease] = WeakValueDictionary()
-        # Asks the store whether a lease is still ours.
+        # Asks the store whether a lease is still ours. Set by the session.
         self.prove: Callable[[Lease], Awaitable[None]]
-        # Called when the last lease that was held here is settled.
+        # Called when the last lease that was held here is settled. Set by the waiting rooms.
         self.when_idle: Callable[[], None] = _nothing
         self.heard_at = clock.monotonic()
         # After a silence: what was leased before that, and was at work, may be somebody else's.
@@ -226,7 +226,9 @@ class Client:
             with within(self.options.op_timeout) if turn.locked() else nullcontext():
                 await turn.acquire()
         except TimeoutError:
-            raise StoreUnavailable("the store has not answered those who asked before") from None
+            raise StoreUnavailable(
+                "calls that were sent before this one are still waiting for the store"
+            ) from None
         return self.loop.time() - began
 
     async def _send_additions(self, additions: Sequence[Addition]) -> Sequence[Sequence[Admitted]]:

@@ -23,13 +23,20 @@ MOST_CHILDREN = 10_000
 REMEMBERED_FORGETS = 8
 
 
+class Forgotten(Exception):
+    """The run was forgotten and begun anew by somebody else."""
+
+
 def was_forgotten(namespace: str) -> StoreLost:
-    """For who does not go on with the run that took the place of a forgotten one."""
+    """For those that do not go on with the run that took the place of a forgotten one."""
     return StoreLost(f"the run {namespace} was forgotten while it was being worked on")
 
 
 class Op(NamedTuple):
-    """Who asks, and the how-many-th time with this verb; sent again, it changes nothing more."""
+    """Who asks, and a running number of its operations of this verb.
+
+    Sent again, it changes nothing more.
+    """
 
     client: bytes
     number: int
@@ -168,10 +175,14 @@ class Dead(NamedTuple):
     record: bytes
 
 
-class LaneChange(NamedTuple):
-    """What to set for a lane: ``None`` leaves a thing as it is, below zero means the default.
+USE_DEFAULT = -1
 
-    ``shut`` moves the gate to at least that far from now; ``reopen`` first takes it away.
+
+class LaneChange(NamedTuple):
+    """What to set for a lane: ``None`` leaves a thing as it is.
+
+    ``USE_DEFAULT`` takes what the lane had of its own. ``shut`` moves the gate to at least that
+    far from now; ``reopen`` first takes it away.
     """
 
     lane: bytes

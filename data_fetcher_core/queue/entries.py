@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.core import Entry, Priority
-from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.errors import ConfigurationError, ValidationError
 from data_fetcher_core.kv_store.values import encode_value
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.engine import NewRequest
@@ -78,7 +79,7 @@ class EntryReader:
             return _NORMAL
         if isinstance(chosen, str):
             return int(self._labelled(chosen))
-        if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= 6:
+        if not is_whole_number(chosen, 1, 6):
             raise ValidationError(f"priority must be a Priority or its name, not {shown(chosen)}")
         return int(chosen)
 
@@ -140,6 +141,13 @@ def read_lanes(lanes: Iterable[str]) -> list[bytes]:
     return [_text(lane, "lane", 0, _LONGEST_LANE) for lane in lanes]
 
 
+def run_namespace(run_id: str) -> str:
+    """Where everything of a run lies."""
+    if not isinstance(run_id, str) or not run_id:
+        raise ConfigurationError(f"run_id must be a non-empty string, not {shown(run_id)}")
+    return f"fetch:{run_id}"
+
+
 def read_namespace(namespace: str) -> bytes:
     return _text(namespace, "namespace", 1, _LONGEST_LANE)
 
@@ -159,17 +167,16 @@ def check_several(items: object, rule: str) -> None:
 
 def check_duration(value: object, what: str) -> float:
     """Seconds from 0 up to a century."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= _LONGEST_WAIT:  # type: ignore[operator]
+    if not is_number(value, 0, _LONGEST_WAIT):
         raise ValidationError(
             f"{what} must be a number of seconds from 0 to {_LONGEST_WAIT:g}, not {shown(value)}"
         )
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def check_count(value: object, what: str) -> int:
     """How many: a whole number; below zero means none, and more than can be means all."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_whole_number(value):
         raise ValidationError(f"{what} must be a whole number, not {shown(value)}")
     return min(max(value, 0), _LARGEST)
 

@@ -9,17 +9,14 @@ from typing import Any, Self, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
-from data_fetcher_core.errors import (
-    ConfigurationError,
-    LeaseLost,
-)
+from data_fetcher_core.errors import ConfigurationError, LeaseLost
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
 from data_fetcher_core.kv_store.values import decode_value
 from data_fetcher_core.queue import dead_letters
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.client import Client
-from data_fetcher_core.queue.engine import STEP, LaneChange
+from data_fetcher_core.queue.engine import STEP, USE_DEFAULT, LaneChange, Position
 from data_fetcher_core.queue.engines import engine_for
 from data_fetcher_core.queue.entries import (
     Defaults,
@@ -45,7 +42,7 @@ from data_fetcher_core.queue.together import Together
 from data_fetcher_core.showing import shown
 
 T = TypeVar("T")
-_USE_DEFAULT = -1
+_UNREADABLE = object()
 
 
 class KVStoreQueue:
@@ -239,8 +236,11 @@ class KVStoreQueue:
         requeued, there = 0, (await self.stats()).dead
         async for page in dead_letters.pages(self._engine, self._options.op_timeout, most=there):
             at = dead_letters.chosen(page, wanted, self._serializer)
-            requeued += await client.ask("requeue", lambda op, at=at: self._engine.requeue(op, at))  # type: ignore[misc]
+            requeued += await self._requeue_at(client, at)
         return requeued
+
+    async def _requeue_at(self, client: Client, at: Sequence[Position]) -> int:
+        return await client.ask("requeue", lambda op: self._engine.requeue(op, at))
 
     async def purge_dead(self, older_than: float = 0.0) -> int:
         """Drop dead letters that were buried at least ``older_than`` seconds ago."""
@@ -263,7 +263,7 @@ class KVStoreQueue:
 
     async def limit(self, lane: str, most: int | None) -> None:
         """How many of a lane may be in flight; ``None`` for as many as of any. Its pace stays."""
-        wanted = _USE_DEFAULT if most is None else check_count(most, "most")
+        wanted = USE_DEFAULT if most is None else check_count(most, "most")
         await self._change(LaneChange(read_lanes([lane])[0], limit=wanted))
 
     async def pace(
@@ -277,10 +277,10 @@ class KVStoreQueue:
         """Give a lane an interval, burst and limit of its own; ``None`` means the queue's."""
         name = read_lanes([lane])[0]
         spacing = (
-            _USE_DEFAULT if interval is None else microseconds(check_duration(interval, "interval"))
+            USE_DEFAULT if interval is None else microseconds(check_duration(interval, "interval"))
         )
-        early = _USE_DEFAULT if burst is None else check_count(burst, "burst")
-        most = _USE_DEFAULT if limit is None else check_count(limit, "limit")
+        early = USE_DEFAULT if burst is None else check_count(burst, "burst")
+        most = USE_DEFAULT if limit is None else check_count(limit, "limit")
         await self._change(LaneChange(name, interval=spacing, burst=early, limit=most))
 
     async def _change(self, change: LaneChange) -> None:
@@ -395,6 +395,3 @@ class KVStoreQueue:
     def __repr__(self) -> str:
         state = "shut" if self.is_shut else "closed" if self._session is None else "open"
         return f"KVStoreQueue({self._namespace!r} on {self._store!r}, {state})"
-
-
-_UNREADABLE = object()

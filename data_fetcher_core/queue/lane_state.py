@@ -6,9 +6,8 @@ import struct
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
+from data_fetcher_core.queue.engine import USE_DEFAULT
 from data_fetcher_core.queue.ordering import Pace
-
-DEFAULT = -1
 
 
 @dataclass(slots=True)
@@ -66,9 +65,9 @@ class LaneState:
     gate: int = 0
     arrival: int = 0
     in_flight: int = 0
-    interval: int = DEFAULT
-    burst: int = DEFAULT
-    limit: int = DEFAULT
+    interval: int = USE_DEFAULT
+    burst: int = USE_DEFAULT
+    limit: int = USE_DEFAULT
     criticals: int = 0
     turn: int = 0
     parked: bool = False

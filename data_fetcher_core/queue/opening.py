@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Self
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
-from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.events import Subscriber, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.factory import create_kv_store
 from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.entries import run_namespace
 from data_fetcher_core.queue.kv_store_queue import KVStoreQueue
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.queue.serializers import RequestMetaSerializer
-from data_fetcher_core.showing import shown
 
 
 class OwningQueue(KVStoreQueue):
@@ -48,12 +47,11 @@ def open_queue(
     ``store`` is a URL (``memory://``, ``sqlite:///runs.db``, ``redis://…``), and closed with
     the queue; or a store of your own, and left open.
     """
-    if not isinstance(run_id, str) or not run_id:
-        raise ConfigurationError(f"run_id must be a non-empty string, not {shown(run_id)}")
+    namespace = run_namespace(run_id)
     kind = OwningQueue if isinstance(store, str) else KVStoreQueue
     return kind(
         create_kv_store(store) if isinstance(store, str) else store,
-        f"fetch:{run_id}",
+        namespace,
         serializer or RequestMetaSerializer(),
         options=options,
         update=update,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.core import PRIORITY_LABELS, Priority
 from data_fetcher_core.deadlines import Deadline, strictly, within
 from data_fetcher_core.errors import ConfigurationError
@@ -159,16 +160,14 @@ def _shown(name: str, stored: str) -> str:
 
 def _check_count(name: str, value: object) -> None:
     least, most = _LEAST.get(name, 0), _MOST.get(name, _LARGEST)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:  # type: ignore[operator]
+    if not is_whole_number(value, least, most):
         raise ConfigurationError(
             f"{name} must be a whole number from {least} to {most}, not {shown(value)}"
         )
 
 
 def _check_duration(name: str, value: object, *, positive: bool) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= _LONGEST or (positive and value == 0):  # type: ignore[operator]
+    if not is_number(value, 0, _LONGEST) or (positive and value == 0):
         above = "above 0" if positive else "from 0 up"
         raise ConfigurationError(
             f"{name} must be a number of seconds {above}, at most {_LONGEST:g}, not {shown(value)}"
@@ -179,8 +178,8 @@ def _check_labels(labels: object) -> None:
     if not isinstance(labels, Mapping):
         raise ConfigurationError(f"labels must map names to priorities, not be {shown(labels)}")
     for name, priority in labels.items():
-        known = isinstance(priority, int) and not isinstance(priority, bool)
-        if not isinstance(name, str) or not known or priority not in _PRIORITIES:
+        known = is_whole_number(priority) and priority in _PRIORITIES
+        if not isinstance(name, str) or not known:
             raise ConfigurationError(
                 f"labels must map names to a Priority, 1 to 6, not {shown(name)} to "
                 f"{shown(priority)}"

@@ -34,6 +34,8 @@ from data_fetcher_core.core import Failure
 VERSION = 1
 HEADER = struct.Struct(">BBBBHHQQHHIII")
 _HEADER_SIZE = HEADER.size
+# Where some of its fields stand.
+_PRIORITY, _ID_SIZE, _LANE_SIZE, _KEY_SIZE, _HISTORY_SIZE = 2, 3, 8, 9, 10
 READY_AT = struct.Struct(">Q")
 READY_AT_OFFSET = 8
 _STAMPS = struct.Struct(">QQ")
@@ -197,10 +199,36 @@ def forgive(raw: bytes) -> bytes:
     return raw[:4] + b"\0\0\0\0" + raw[8:16] + bytes(8) + raw[24:]
 
 
+def lane_and_priority(raw: bytes) -> tuple[bytes, int]:
+    """Which list a whole record belongs to."""
+    header = HEADER.unpack_from(raw)
+    start = _HEADER_SIZE + header[_ID_SIZE]
+    return raw[start : start + header[_LANE_SIZE]], header[_PRIORITY]
+
+
+def identity_of(raw: bytes) -> bytes:
+    """The id in a whole record."""
+    return raw[_HEADER_SIZE : _HEADER_SIZE + raw[_ID_SIZE]]
+
+
+def ready_at_of(raw: bytes) -> int:
+    """When a whole record became ready."""
+    (ready_at,) = READY_AT.unpack_from(raw, READY_AT_OFFSET)
+    return int(ready_at)
+
+
+def key_of(raw: bytes) -> bytes:
+    """The deduplication key in a whole record, empty without one."""
+    header = HEADER.unpack_from(raw)
+    start = _HEADER_SIZE + header[_ID_SIZE] + header[_LANE_SIZE]
+    return raw[start : start + header[_KEY_SIZE]]
+
+
 def body_of(raw: bytes) -> bytes:
     """The body alone; the rest of a leased record is replaced when it is settled."""
     header = HEADER.unpack_from(raw)
-    return raw[HEADER.size + header[3] + header[8] + header[9] + header[10] :]
+    names = header[_ID_SIZE] + header[_LANE_SIZE] + header[_KEY_SIZE]
+    return raw[_HEADER_SIZE + names + header[_HISTORY_SIZE] :]
 
 
 def pack_failures(failures: tuple[Failure, ...]) -> bytes:

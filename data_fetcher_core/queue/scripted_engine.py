@@ -24,6 +24,7 @@ from data_fetcher_core.queue.engine import (
     Admitted,
     Beat,
     Dead,
+    Forgotten,
     Granted,
     LaneChange,
     Op,
@@ -50,10 +51,6 @@ _FORGOTTEN = "DFC_FORGOTTEN"
 _LONGEST_BLOCK = 10.0
 _MOST_LISTS = 1_000
 _NONE: Mapping[str, Any] = {}
-
-
-class _ForgottenRun(Exception):
-    """The run was forgotten and begun anew by somebody else."""
 
 
 class ScriptedEngine:
@@ -136,7 +133,7 @@ class ScriptedEngine:
                 chosen = [settlements[index] for index in indexes]
                 outcomes = await self._settle(slot, op, chosen)
                 settled |= zip(indexes, outcomes, strict=True)
-        except _ForgottenRun:
+        except Forgotten:
             pass
         return [settled.get(index, Settled(Outcome.LOST)) for index in range(len(settlements))]
 
@@ -344,7 +341,7 @@ class ScriptedEngine:
         while True:
             try:
                 return await self._send(verb, args, rest, client)
-            except _ForgottenRun:
+            except Forgotten:
                 if not self._follows:
                     raise was_forgotten(self._namespace) from None
                 await self.open(self._offered, ())
@@ -368,7 +365,7 @@ class ScriptedEngine:
             return await self._store.run_script(script.source, keys, arguments)
         except StoreError as error:
             if _FORGOTTEN in str(error):
-                raise _ForgottenRun from None
+                raise Forgotten from None
             raise
 
     def _instant(self) -> int:

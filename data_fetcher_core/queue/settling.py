@@ -22,9 +22,10 @@ from data_fetcher_core.queue.records import (
     body_of,
     count_death,
     is_whole,
+    lane_and_priority,
     stamp_new,
 )
-from data_fetcher_core.queue.step import UNREADABLE, Step, lane_and_priority, token_in
+from data_fetcher_core.queue.step import UNREADABLE, Step, token_in
 
 _UNLIMITED = 1 << 62
 _POISON = b"its process died each time it was being worked on"

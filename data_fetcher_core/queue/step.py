@@ -19,7 +19,7 @@ from data_fetcher_core.queue.lane_state import (
     decode_state,
 )
 from data_fetcher_core.queue.ordered_keys import MIDDLE, OrderedKeys, number_at, sized
-from data_fetcher_core.queue.records import HEADER, is_whole, stamp
+from data_fetcher_core.queue.records import identity_of, is_whole, lane_and_priority, stamp
 from data_fetcher_core.queue.tokens import SIZE
 
 UNREADABLE = b"unreadable"
@@ -174,7 +174,7 @@ class Step:
     def put_in_front(self, name: bytes, raw: bytes) -> None:
         """To the head of its list, as if it had never left."""
         place = MIDDLE - self.state.next_number()
-        self._list(name, raw[2], place, raw)
+        self._list(name, lane_and_priority(raw)[1], place, raw)
 
     def _list(self, name: bytes, priority: int, place: int, raw: bytes) -> None:
         self.put(self.keys.ready(name, priority, place), raw)
@@ -269,25 +269,6 @@ class Step:
             first = self.tx.range(family, family_end(family), 1)
             coming += [number_at(key, len(family)) for key, _ in first]
         return min(coming, default=None)
-
-
-def lane_and_priority(raw: bytes) -> tuple[bytes, int]:
-    """Which list a whole record belongs to."""
-    header = HEADER.unpack_from(raw)
-    start = HEADER.size + header[3]
-    return raw[start : start + header[8]], header[2]
-
-
-def identity_of(raw: bytes) -> bytes:
-    """The id in a whole record."""
-    return raw[HEADER.size : HEADER.size + raw[3]]
-
-
-def key_of(raw: bytes) -> bytes:
-    """The deduplication key in a whole record, empty without one."""
-    header = HEADER.unpack_from(raw)
-    start = HEADER.size + header[3] + header[8]
-    return raw[start : start + header[9]]
 
 
 def token_in(lease: bytes) -> bytes:

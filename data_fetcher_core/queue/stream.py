@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import anyio
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.clock import Clock
 from data_fetcher_core.errors import ValidationError
 from data_fetcher_core.queue.engine import STEP
@@ -48,7 +49,7 @@ class LeaseStream:
     def __init__(
         self, queue: KVStoreQueue, prefetch: int, until: Until, selection: Selection
     ) -> None:
-        if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
+        if not is_whole_number(prefetch, 1):
             raise ValidationError(
                 f"prefetch must be a whole number from 1 up, not {shown(prefetch)}"
             )

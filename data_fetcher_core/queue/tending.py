@@ -13,8 +13,8 @@ from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.leasing import split_lease
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose
-from data_fetcher_core.queue.records import HEADER, forgive, is_whole
-from data_fetcher_core.queue.step import NUMBER, Step, identity_of, key_of, read_dead, token_in
+from data_fetcher_core.queue.records import forgive, identity_of, is_whole, key_of, ready_at_of
+from data_fetcher_core.queue.step import NUMBER, Step, read_dead, token_in
 
 
 def change_lanes(step: Step, changes: Sequence[LaneChange]) -> int:
@@ -190,7 +190,7 @@ def _in_order(step: Step, lane: LaneState, want: int) -> Iterator[bytes]:
     lists = {p: _listed(step, lane.name, p, want) for p, n in enumerate(lane.counts) if n}
     options, row = step.options, lane.criticals
     while lists:
-        heads = {p: HEADER.unpack_from(waiting[0])[6] for p, waiting in lists.items()}
+        heads = {p: ready_at_of(waiting[0]) for p, waiting in lists.items()}
         waiting = [Head(priority, ready_at) for priority, ready_at in heads.items()]
         head = choose(waiting, options.ageing_step, options.critical_burst, row)
         row = row + 1 if head.priority == CRITICAL else 0

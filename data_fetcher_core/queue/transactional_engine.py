@@ -23,6 +23,7 @@ from data_fetcher_core.queue.engine import (
     Admitted,
     Beat,
     Dead,
+    Forgotten,
     Grant,
     Granted,
     LaneChange,
@@ -50,10 +51,6 @@ from data_fetcher_core.queue.tokens import SIZE, token_base
 
 T = TypeVar("T")
 _LOST = "the store no longer holds this run: it was emptied, or replaced by another"
-
-
-class _Forgotten(Exception):
-    """The run was forgotten and begun anew by somebody else."""
 
 
 class TransactionalEngine:
@@ -147,7 +144,7 @@ class TransactionalEngine:
             return await self._settle(op, settlements, urgent=not children)
         except StoreFull:
             return await self._settle(op, settlements, urgent=True, refuse_children=True)
-        except _Forgotten:
+        except Forgotten:
             return [Settled(Outcome.LOST)] * len(settlements)
 
     async def _settle(
@@ -316,7 +313,7 @@ class TransactionalEngine:
             if stored is not None and stored[:NUMBER] == number:
                 return again(step, stored[NUMBER:])
             if stored is not None and stored[:NUMBER] > number:
-                raise StoreError("an operation that was given up came too late")
+                raise StoreError("a repeated operation arrived after a later one")
             packed, outcome = run(step)
             step.put(where, number + packed)
             return outcome
@@ -350,7 +347,7 @@ class TransactionalEngine:
         while True:
             try:
                 outcome = await self._store.transact(run, urgent=urgent)
-            except _Forgotten:
+            except Forgotten:
                 if not adopt:
                     raise
                 if not self._follows:
@@ -369,7 +366,7 @@ class TransactionalEngine:
         if raw != self._meta[0]:
             meta = read_meta(raw, self._namespace)
             if meta["generation"] != self._generation:
-                raise _Forgotten if self._generation in ended_before(meta) else StoreLost(_LOST)
+                raise Forgotten if self._generation in ended_before(meta) else StoreLost(_LOST)
             self._meta = raw, lane_defaults(meta["options"])
         return self._meta[1]
 

@@ -101,6 +101,7 @@ class WaitingRooms:
                 room.suspect = served.suspect
                 self._attend(room, selection, asked_at + pause, mark)
                 return await self._wait(room, want, left, until_drained=until_drained)
+            # Otherwise something came meanwhile, or is due now: look again.
 
     async def _ask(self, want: int, selection: Selection, *, patient: bool) -> Served:
         """Lease now, unless it is time to settle first; who does not wait is not kept waiting."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from yarl import URL
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.core import Entry, FetcherRecipe, FetchRunContext, Loader, Page, RequestMeta
 from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.recipes.answers import (
@@ -144,8 +145,7 @@ def _check_text(name: str, text: object) -> None:
 
 
 def _check_page(number: object) -> None:
-    whole = isinstance(number, int) and not isinstance(number, bool)
-    if not whole or not 0 <= number <= _LAST_PAGE:  # type: ignore[operator]
+    if not is_whole_number(number, 0, _LAST_PAGE):
         raise ConfigurationError(
             f"first_page must be a whole number from 0 to {_LAST_PAGE}, not {shown(number)}"
         )

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -45,16 +46,30 @@ class Batch:
 
 
 def digest_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    with _reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_if_unchanged(path: Path, known: str) -> str:
+    """The digest, which must be the ``known`` one, unless nothing is known yet."""
+    digest = digest_of(path)
+    if known not in {"", digest}:
+        raise ConfigurationError(
+            f"{path} was changed since the run was begun with it: put the old file back to go on, "
+            "or begin a new run with the new one"
+        )
+    return digest
 
 
 def open_list(path: Path) -> BinaryIO:
-    try:
+    with _reading(path):
         return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from yarl import URL
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.recipes.web_urls import configured_urls
 from data_fetcher_core.showing import shown
@@ -102,8 +103,7 @@ def _texts(name: str, values: object) -> tuple[str, ...]:
 
 
 def _check_depth(depth: object) -> None:
-    whole = isinstance(depth, int) and not isinstance(depth, bool)
-    if depth is not None and (not whole or depth < 0):  # type: ignore[operator]
+    if depth is not None and not is_whole_number(depth, 0):
         raise ConfigurationError(
             f"max_depth must be a whole number from 0, or None for no limit, not {shown(depth)}"
         )

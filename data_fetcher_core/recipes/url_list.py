@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from anyio import to_thread
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.core import FetcherRecipe, FetchRunContext, Loader, RequestMeta
 from data_fetcher_core.errors import ConfigurationError, FetchError
 from data_fetcher_core.queue.engine import MOST_CHILDREN
@@ -20,7 +21,7 @@ from data_fetcher_core.recipes.listed_urls import (
     BadLine,
     Batch,
     Place,
-    digest_of,
+    digest_if_unchanged,
     open_list,
     read_urls,
 )
@@ -38,7 +39,7 @@ class UrlListLocator:
     """
 
     def __init__(self, path: str | PathLike[str], *, batch: int = 1_000) -> None:
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 < batch <= MOST_CHILDREN:
+        if not is_whole_number(batch, 1, MOST_CHILDREN):
             raise ConfigurationError(
                 f"batch must be a whole number from 1 to {MOST_CHILDREN}, not {shown(batch)}"
             )
@@ -87,13 +88,7 @@ class UrlListLocator:
         return read_urls(file, self._place, self._most)
 
     def _open(self) -> BinaryIO:
-        digest = digest_of(self.path)
-        if self._digest not in {"", digest}:
-            raise ConfigurationError(
-                f"{self.path} was changed since the run was begun with it: put the old file back "
-                "to go on, or begin a new run with the new one"
-            )
-        self._digest = digest
+        self._digest = digest_if_unchanged(self.path, self._digest)
         self._file = open_list(self.path)
         weakref.finalize(self, self._file.close)
         return self._file

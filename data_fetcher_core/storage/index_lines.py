@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from data_fetcher_core.checking import is_whole_number
 from data_fetcher_core.errors import ValidationError
 
 Entries: TypeAlias = Sequence[tuple[int, Mapping[str, Any]]]
@@ -35,7 +36,7 @@ def number_of(line: bytes) -> int | None:
     except orjson.JSONDecodeError:
         return None
     number = read.get("n") if isinstance(read, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+    return number if is_whole_number(number) else None
 
 
 def is_torn(tail: bytes) -> bool:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import cpu, file_system
 from tests.servers import find_binaries
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +30,10 @@ def facts(tier: str) -> dict[str, Any]:
         "commit": _commit(),
         PACKAGE: package(),
         "system": f"{platform.system()} {platform.release()}",
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cores": os.cpu_count() or 0,
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "temporary folder": _file_system(tempfile.gettempdir()),
+        "temporary folder": file_system(tempfile.gettempdir()),
         "Python": platform.python_version(),
         "SQLite": sqlite3.sqlite_version,
         "Redis": [binary.label for binary in find_binaries()],
@@ -63,23 +64,3 @@ def _git(root: Path, *words: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return said.stdout.strip()
-
-
-def _cpu() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or "unknown CPU"
-    names = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
-    return names[0] if names else "unknown CPU"
-
-
-def _file_system(folder: str) -> str:
-    """Its kind: what a synced write costs depends on it, and in memory it costs nothing."""
-    try:
-        lines = Path("/proc/mounts").read_text().splitlines()
-    except OSError:
-        return "unknown"
-    mounts = [(fields[1], fields[2]) for line in lines if len(fields := line.split()) > 2]
-    above = [mount for mount in mounts if Path(folder).is_relative_to(mount[0])]
-    return max(above, key=lambda mount: len(mount[0]))[1] if above else "unknown"

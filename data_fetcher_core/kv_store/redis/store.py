@@ -12,6 +12,7 @@ from typing import Any
 
 from redis import exceptions as said
 
+from data_fetcher_core.checking import is_number, is_whole_number
 from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import (
     ConfigurationError,
@@ -214,13 +215,13 @@ def _strange(reply: Any) -> StoreCorrupt:
 
 
 def _check_timeout(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
+    if not is_number(timeout) or not 0 < timeout < 1e9:
         raise ConfigurationError(f"op_timeout is a number of seconds above 0, not {shown(timeout)}")
     return float(timeout)
 
 
 def _check_count(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    if not is_whole_number(count, 1):
         raise ConfigurationError(f"max_connections is a whole number from 1, not {shown(count)}")
     return count
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 from weakref import finalize
 
+from data_fetcher_core.checking import is_number
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.errors import ConfigurationError
 from data_fetcher_core.kv_store.base import Transaction
@@ -109,8 +110,8 @@ def _checked_synchronous(synchronous: str) -> str:
 
 
 def _checked_number(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigurationError(f"{name} must be a number from 0 on, not {shown(value)}")
+    if not is_number(value, 0) or value == math.inf:
+        raise ConfigurationError(f"{name} must be a number from 0 up, not {shown(value)}")
     return value
 
 

@@ -5,8 +5,8 @@
 -- ARGV: want token_base lane_count
 -- REST: lanes to take from (lane_count of them; -1 for all), then lanes to steal from
 -- RETURNS: microseconds to wait (-1: for ever), whether a request was passed over or keeps the
---   others waiting, whether the queue is drained, the instant, lanes with their intervals and limits, then the leases in the order of
---   their tokens, nil for one that is no longer held
+--   others waiting, whether the queue is drained, the instant, lanes with their intervals and
+--   limits, then the leases in the order of their tokens, nil for one that is no longer held
 
 want = tonumber(want)
 local restricted = tonumber(lane_count) >= 0

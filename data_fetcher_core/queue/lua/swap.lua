@@ -7,6 +7,10 @@
 
 local saved = redis.call('HGET', checkpoints, name) or ''
 if saved ~= expected then return saved == value and 1 or 0 end
-if value == '' then remove('HDEL', checkpoints, {name}) else insert('HSET', checkpoints, {name, value}) end
+if value == '' then
+  remove('HDEL', checkpoints, {name})
+else
+  insert('HSET', checkpoints, {name, value})
+end
 write(false)
 return 1

@@ -1,5 +1,5 @@
--- Keeps account, over the steps of one cancellation, of how many waiting requests it has dropped: as
--- the outcome of part 1. Part 2 is the whole's; a step of part 1 that comes after it is too late.
+-- Keeps account, over the steps of one cancellation, of how many waiting requests it has dropped:
+-- as the outcome of part 1. Part 2 is the whole's; a step of part 1 that comes after it is too late.
 -- `walks` counts the removals that any cancellation made: who walks while it changes by another
 -- hand starts over, because what it has not seen may have moved to where it has been.
 -- A key is forgotten in the step that cancels its request. Its hash cannot be made here: a step

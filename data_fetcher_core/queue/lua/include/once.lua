@@ -8,7 +8,7 @@
 local past = redis.call('HGET', ops, slot)
 past = past and cmsgpack.unpack(past)
 if past and tonumber(op_number) < tonumber(past[1]) then
-  return redis.error_reply('DFC_STALE an operation that was given up came too late')
+  return redis.error_reply('DFC_STALE a repeated operation arrived after a later one')
 end
 if not past or past[1] ~= op_number then past = {op_number} end
 local answered = past[part + 1]
