@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import math
+import os
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -390,6 +391,13 @@ async def check(crawl: Crawl) -> None:
     assert (stats.enqueued, stats.keyed) == (crawl.site.pages + 1, crawl.site.pages + 1), stats
     assert (stats.completed, stats.cancelled) == (crawl.site.pages, 1), stats
     assert stats.size == stats.leased == stats.dead == stats.retried == 0, stats
+
+
+def seed_of(usual: int) -> int:
+    """The same at every run, so that a failure comes again. ``CRAWL_SEED`` is another one, or
+    ``any`` for one that nobody knows before."""
+    wanted = os.environ.get("CRAWL_SEED", str(usual))
+    return random.randrange(2**32) if wanted == "any" else int(wanted)
 
 
 @contextmanager

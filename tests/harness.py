@@ -5,8 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+)
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from data_fetcher_core.core import DeadLetter, QueueStats
@@ -16,6 +25,7 @@ from data_fetcher_core.kv_store.redis import RedisStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
 from data_fetcher_core.queue import KVStoreQueue, Lease
 from data_fetcher_core.testing import ManualClock
+from tests.waiting import until
 
 PATIENCE = 10.0
 _END = b"\xff" * 32
@@ -131,6 +141,19 @@ async def spin(steps: int = 20) -> None:
     """Let every task that can go on do so."""
     for _ in range(steps):
         await asyncio.sleep(0)
+
+
+async def asleep(*queues: KVStoreQueue) -> None:
+    """Wait until in each of them somebody has found nothing, and sleeps until something comes."""
+    for queue in queues:
+        rooms = (await queue.open_session()).rooms._rooms
+        await until(partial(_is_somebody_asleep, rooms))
+    # Whoever has lain down may have a few steps left until the clock or the store knows of it.
+    await spin()
+
+
+def _is_somebody_asleep(rooms: Mapping[Any, Any]) -> bool:
+    return any(room.nap is not None for room in rooms.values())
 
 
 async def settled(queue: KVStoreQueue) -> None:

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.sqlite import SQLiteStore
+from tests.cores import without_a_core
 from tests.harness import background
 from tests.waiting import until
 
@@ -138,23 +139,13 @@ async def own_lag() -> AsyncIterator[list[float]]:
 
     async def tick() -> None:
         while True:
-            start, kept_waiting = time.monotonic(), _without_a_core()
+            start, kept_waiting = time.monotonic(), without_a_core()
             await asyncio.sleep(0.005)
             late = time.monotonic() - start - 0.005
-            lags.append(late - (_without_a_core() - kept_waiting))
+            lags.append(late - (without_a_core() - kept_waiting))
 
     async with background(tick()):
         yield lags
-
-
-def _without_a_core() -> float:
-    """For how many seconds the threads of this process were ready to run and did not; 0 where no
-    system tells."""
-    waited = 0
-    for thread in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError):  # it has just ended
-            waited += int(thread.read_text().split()[1])
-    return waited / 1e9
 
 
 class Child:

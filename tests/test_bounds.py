@@ -11,6 +11,7 @@ import pytest
 from data_fetcher_core import Entry
 from data_fetcher_core.errors import QueueFull, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.queue.engine import STEP_BYTES
 from data_fetcher_core.testing import Fault, make_faulty
 from tests.conftest import MakeQueue, OpenStore
 from tests.harness import accounted, background, drain, eventually, items, settled, spin
@@ -208,3 +209,29 @@ async def test_a_lane_without_a_limit(queue: KVStoreQueue) -> None:
     await queue.enqueue([1])
     (lease,) = await queue.lease()
     assert lease.lane_limit == 0
+
+
+async def test_a_step_is_bounded_in_bytes_too(make_queue: MakeQueue, open_store: OpenStore) -> None:
+    """A thousand large requests would be sent, and answered, for longer than anybody waits."""
+    store = make_faulty(open_store())
+    queue = make_queue(store=store, compress_over=0)
+    large = "x" * (STEP_BYTES // 4)
+    before = store.faults.calls[store.verb]
+    await queue.enqueue(f"{n}{large}" for n in range(6))
+    await asyncio.gather(*(queue.enqueue([f"{n}{large}"]) for n in range(6, 12)))
+    assert store.faults.calls[store.verb] - before >= 4
+    got: list[str] = []
+    while leases := await queue.lease(12):
+        assert len(leases) <= 4
+        got += [lease.item.removesuffix(large) for lease in leases]
+        await asyncio.gather(*(lease.complete() for lease in leases))
+    assert sorted(got, key=int) == [str(n) for n in range(12)]
+
+
+async def test_who_asks_together_for_large_requests_gets_them_all(make_queue: MakeQueue) -> None:
+    """One step has not enough for all: who got nothing of it asks again."""
+    queue = make_queue(compress_over=0)
+    large = "x" * (STEP_BYTES // 3)
+    await queue.enqueue(f"{n}{large}" for n in range(9))
+    leased = await asyncio.gather(*(queue.lease() for _ in range(9)))
+    assert sorted(lease.item[0] for (lease,) in leased) == [str(n) for n in range(9)]

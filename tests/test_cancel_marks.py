@@ -242,3 +242,57 @@ async def test_what_was_buried_under_a_marked_id_comes_back(make_queue: MakeQueu
     assert await places(queue) == {}
     assert await letters(queue) == []
     await accounted(queue)
+
+
+# --- longer than an operation may take -----------------------------------------------------------
+
+
+STEP_TAKES = 0.1
+
+
+def made_slow(store: FaultyStore | FaultyScriptStore) -> None:
+    around = store.faults.around
+
+    async def later(verb: str, act: Callable[[], Awaitable[Any]]) -> Any:
+        await asyncio.sleep(STEP_TAKES if verb == store.verb else 0)
+        return await around(verb, act)
+
+    store.faults.around = later  # type: ignore[method-assign]
+
+
+async def slow_queue(make_queue: MakeQueue, open_store: OpenStore, waiting: int) -> KVStoreQueue:
+    """Every step takes a tenth of what a whole operation may."""
+    store = make_faulty(open_store())
+    queue = make_queue(store=store, op_timeout=10 * STEP_TAKES)
+    await queue.enqueue([Entry(n, id=str(n)) for n in range(waiting)])
+    made_slow(store)
+    return queue
+
+
+@pytest.mark.slow
+async def test_a_walk_over_all_that_waits_may_take_as_long_as_it_takes(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    queue = await slow_queue(make_queue, open_store, 12_000)
+    assert await queue.cancel(["0", "5999", "11999", "unknown"]) == 3
+    assert await queue.size() == 11_997
+
+
+@pytest.mark.slow
+async def test_many_who_cancel_wait_for_one_another(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    queue = await slow_queue(make_queue, open_store, 10)
+    assert await asyncio.gather(*(queue.cancel([str(n)]) for n in range(5))) == [1] * 5
+    assert await queue.size() == 5
+
+
+@pytest.mark.slow
+async def test_forgetting_much_may_take_as_long_as_it_takes(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    queue = await slow_queue(make_queue, open_store, 0)
+    lanes = [Entry(n, lane=f"lane {n}", key=str(n)) for n in range(16_000)]
+    await make_queue().enqueue(lanes)
+    await queue.forget()
+    assert await make_queue().size() == 0

@@ -161,13 +161,22 @@ class Crew:
         self._workers = [WorkerProcess(orders) for _ in range(count)]
 
     def kill_one(self) -> None:
-        place = random.randrange(len(self._workers))
+        """Of those that live: one may have ended in the instant before."""
+        for place in random.sample(range(len(self._workers)), len(self._workers)):
+            if self._is_killed(place):
+                return
+        raise AssertionError("all had ended before")
+
+    def _is_killed(self, place: int) -> bool:
+        """Whether it died of that; who did has a successor."""
         worker = self._workers[place]
-        if worker.process.poll() is None:
-            worker.kill()
-            self.killed.append(worker.pid)
-            self._former.append(worker)
-            self._workers[place] = WorkerProcess(self._orders)
+        worker.kill()
+        if not _died_of_it(worker):
+            return False
+        self.killed.append(worker.pid)
+        self._former.append(worker)
+        self._workers[place] = WorkerProcess(self._orders)
+        return True
 
     async def run(self, faults: list[Callable[[], None]], total: int) -> None:
         """Work it all off, with a fault after every so many requests."""
@@ -188,6 +197,14 @@ class Crew:
 
     def end(self) -> None:
         end_all([*self._workers, *self._former])
+
+
+def _died_of_it(worker: WorkerProcess) -> bool:
+    """It stays a zombie: nobody waits for it, who looks here neither."""
+    if worker.process.returncode is not None:
+        return False
+    end = os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    return end is not None and end.si_code == os.CLD_KILLED
 
 
 @asynccontextmanager

@@ -56,7 +56,7 @@ async def test_it_gives_up_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match="away"):
         await insist(AwayStore(10**9).ask, 0.2)
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 10.0, "or it never would"
 
 
 async def test_who_was_stopped_for_too_long_does_not_ask_again(

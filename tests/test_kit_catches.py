@@ -149,7 +149,7 @@ async def test_check_queue_finds_a_truthiness_test_on_payloads() -> None:
 @pytest.mark.parametrize("engine", [e for e in BROKEN_ENGINES if e is not NamespaceBleed])
 def test_the_machine_finds(engine: type[TransactionalEngine]) -> None:
     with pytest.raises(AssertionError):
-        run_machine(queue_over(engine), examples=500)
+        run_machine(queue_over(engine), examples=5_000)
 
 
 def run_machine(make_queue: Callable[..., KVStoreQueue], examples: int = 30) -> None:

@@ -10,7 +10,7 @@ import pytest
 from data_fetcher_core import Priority, QueueOptions
 from data_fetcher_core.core import PRIORITY_LABELS
 from data_fetcher_core.deadlines import strictly, within
-from data_fetcher_core.errors import ConfigurationError, ValidationError
+from data_fetcher_core.errors import ConfigurationError, StoreFull, ValidationError
 from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.engine import Addition, NewRequest, Op
 from data_fetcher_core.queue.options import SHARED, microseconds
@@ -286,6 +286,35 @@ async def test_what_is_decided_by_a_process_goes_on_as_it_was_opened(
     (lease,) = await first.lease()
     await lease.release(error="no")
     assert await places(first) == {"dead": 2}
+
+
+async def test_an_update_is_made_once_and_not_again_by_who_is_merely_used_again(
+    make_queue: MakeQueue,
+) -> None:
+    first = make_queue(capacity=10, update=True)
+    await first.enqueue(["a"])
+    await first.close()
+    await make_queue(capacity=1_000, update=True).size()
+    await first.enqueue(["b"])
+    assert await make_queue(capacity=1_000).size() == 2
+    assert first._stored["capacity"] == "1000"
+
+
+async def test_an_update_that_failed_is_made_by_the_next_verb(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_queue(capacity=10).size()
+    queue = make_queue(capacity=20, update=True)
+
+    async def refuse(*_: Any) -> None:
+        raise StoreFull("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queue._engine, "open", refuse)
+        with pytest.raises(StoreFull):
+            await queue.size()
+    await queue.size()
+    assert await make_queue(capacity=20).size() == 0
 
 
 async def test_options_belong_to_one_run(make_queue: MakeQueue) -> None:

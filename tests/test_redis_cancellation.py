@@ -197,7 +197,7 @@ async def test_waiting_for_a_connection_is_part_of_the_time(
         calls = [store.get(f"{n}") for n in range(10)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
-        assert asyncio.get_running_loop().time() - start < 0.3 * 1.1 + 0.5
+        assert asyncio.get_running_loop().time() - start < 0.3 * 1.1 + 2.0, "or 3 s"
     finally:
         server.thaw()
 

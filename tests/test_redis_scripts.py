@@ -194,4 +194,4 @@ async def test_a_block_may_last_longer_than_an_operation(
     loop = asyncio.get_running_loop()
     start = loop.time()
     assert await store.block_on([b"list"], 0.6) is None
-    assert 0.55 < loop.time() - start < 2.0
+    assert 0.55 < loop.time() - start < 10.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.reliability.collecting import Notes
 from tests.reliability.commands import COMMANDS, TESTS, TIERS, Command, chosen
 from tests.reliability.faults import CATALOGUE
 from tests.reliability.judging import Verdict, verdict
-from tests.reliability.kept import Kept, Seen, Statement, load
+from tests.reliability.kept import Kept, Seen, Statement, Statements, load
 from tests.reliability.progress import Teller
 from tests.reliability.proving import (
     UNFINISHED,
@@ -29,8 +30,16 @@ from tests.reliability.proving import (
     statements,
 )
 from tests.reliability.running import Ran, last_line, run
-from tests.reliability.selecting import TESTS_FOLDER, files_about, mentioned_by, shown
+from tests.reliability.selecting import (
+    TESTS_FOLDER,
+    files_about,
+    is_test,
+    mentioned_by,
+    showing_tests,
+    shown,
+)
 
+FIGURES = TESTS_FOLDER.parent / "docs" / "reliability" / "figures.json"
 MONDAY = "2026-11-16T10:00:00+00:00"
 LOST = Figure("F1", "lost", 0, "= 0")
 
@@ -208,16 +217,11 @@ def test_a_line_is_written_for_each_test(tmp_path: Path) -> None:
     assert case == Case("test_x.py::test_x", "passed", "", [LOST])
 
 
-def _is_test(node: ast.AST) -> bool:
-    function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return function and getattr(node, "name", "").startswith("test_")
-
-
 def _may_be_missed(tree: ast.Module) -> bool:
     """Whether a test of it is skipped, or is there under a condition only."""
     words = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     conditions = [node for node in tree.body if isinstance(node, ast.If)]
-    nested = any(_is_test(node) for condition in conditions for node in ast.walk(condition))
+    nested = any(is_test(node) for condition in conditions for node in ast.walk(condition))
     return nested or bool(words & {"skip", "skipif", "importorskip", "xfail"})
 
 
@@ -239,6 +243,52 @@ def test_no_test_of_a_row_goes_missing_where_something_is_not_installed() -> Non
 )
 def test_a_test_that_may_be_missed_is_found(source: str, missed: bool) -> None:
     assert _may_be_missed(ast.parse(source)) is missed
+
+
+def _names(said: Statements) -> dict[str, set[str]]:
+    """The tests that each row rests on."""
+    rested_on = {row: sources.get(TESTS, Statement(MONDAY)) for row, sources in said.items()}
+    return {row: {*one.tests, *(x.test for x in one.figures)} for row, one in rested_on.items()}
+
+
+def _gone(said: Statements, there: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    gone = {row: names - there.keys() for row, names in _names(said).items()}
+    return {row: names for row, names in gone.items() if names}
+
+
+def _never_run(said: Statements, there: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    names = _names(said)
+    return {
+        row: missing
+        for row in set().union(*there.values())
+        if (missing := {name for name in there if row in there[name]} - names.get(row, set()))
+    }
+
+
+def test_no_test_that_a_row_rests_on_is_gone() -> None:
+    """Its figures would stay, and the row would pass for one that holds. Where a test has another
+    name now, run its row again."""
+    assert _gone(load(FIGURES).rows, showing_tests()) == {}
+
+
+def test_every_test_that_names_a_row_was_run_for_it() -> None:
+    """A row that says less than its tests do wants to be run again."""
+    assert _never_run(load(FIGURES).rows, showing_tests()) == {}
+
+
+def test_tests_that_are_gone_or_were_never_run_are_found(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    there, figure = showing_tests(tmp_path), Seen(LOST, "test_no_memory_left")
+    assert there == {
+        "test_good": {"F1", "F2"},
+        "test_broken": {"F8"},
+        "test_fails_before_it_shows": {"F9"},
+    }
+    told = {"F9": "test_fails_before_it_shows", "F1": "test_good", "F2": "test_good"}
+    said = {row: {TESTS: Statement(MONDAY, (), {name: 1})} for row, name in told.items()}
+    said["F48"] = {TESTS: Statement(MONDAY, (figure,), {"test_no_memory_left": 1})}
+    assert _gone(said, there) == {"F48": {"test_no_memory_left"}}
+    assert _never_run(said, there) == {"F8": {"test_broken"}}
 
 
 # --- commands as sources -------------------------------------------------------------------------
@@ -274,7 +324,7 @@ def test_what_a_command_leaves_out_has_not_held(tmp_path: Path) -> None:
 
 def test_every_command_that_has_shown_a_row_is_to_show_it() -> None:
     """Otherwise the row would pass for whole without it, and nobody would run it for that row."""
-    kept = load(TESTS_FOLDER.parent / "docs" / "reliability" / "figures.json")
+    kept = load(FIGURES)
     unnamed = {row: set(said) - {TESTS, *CATALOGUE[row].by} for row, said in kept.rows.items()}
     assert not {row: sorted(names) for row, names in unnamed.items() if names}
 
@@ -298,6 +348,31 @@ def test_what_runs_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert ran.code is None
     assert ran.text.startswith("goes on\n")
     assert glances[-1] == "goes on", "it is seen as soon as it is said"
+
+
+IN_THE_BACKGROUND = """
+import signal, sys
+from pathlib import Path
+from tests.reliability.running import be_interruptible, run
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+be_interruptible()
+program = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+print(run([sys.executable, "-c", program], 30.0, Path(sys.argv[1]), lambda: None).text)
+"""
+
+
+def test_what_is_started_in_the_background_can_be_ended(tmp_path: Path) -> None:
+    """A shell lets what it starts there ignore Ctrl-C; what that starts must not."""
+    said = subprocess.run(
+        [sys.executable, "-c", IN_THE_BACKGROUND, str(tmp_path / "log")],
+        cwd=TESTS_FOLDER.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert said.stdout == "False\n"
 
 
 TALKING = """

@@ -236,8 +236,8 @@ class Pair:
 
     async def clear(self) -> None:
         if self.chance.random() < 0.2:
-            slice_ = await self.engine.clear(self.op("one"))
-            assert (slice_.done, slice_.more) == (self.model.clear(), False)
+            cleared = await self.engine.clear(self.op("one"))
+            assert cleared == (self.model.clear(), None)
             for lane in self.model.lanes.values():
                 lane.criticals = 0
 

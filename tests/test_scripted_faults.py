@@ -120,16 +120,17 @@ async def test_a_lease_sent_again_leaves_out_what_was_settled(redis_url: str) ->
 async def test_a_cancellation_broken_off_is_finished_when_sent_again(redis_url: str) -> None:
     async with opened(redis_url) as engine:
         await add(engine, Op(ME, 1), new("a", key="a"), new("b", key="b", delay=SECOND))
-        stop = StoreFull("broken off")
+        again, operate = Op(ME, 2), engine._operate
 
-        async def break_off(*_: Any) -> None:
-            raise stop
+        async def break_off(verb: str, *rest: Any, **named: Any) -> Any:
+            if verb == "cancel_delayed":
+                raise StoreFull("broken off")
+            return await operate(verb, *rest, **named)
 
-        again, finish = Op(ME, 2), engine._cancel_delayed
-        engine._cancel_delayed = break_off  # type: ignore[method-assign, assignment]
+        engine._operate = break_off  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await engine.cancel(again, [b"a", b"b"], forget=True)
-        engine._cancel_delayed = finish  # type: ignore[method-assign]
+        engine._operate = operate  # type: ignore[method-assign]
         assert await engine.cancel(again, [b"a", b"b"], forget=True) == 2
         [admitted] = await engine.add(Op(ME, 3), [Addition([new("a", key="a"), new("b", key="b")])])
         assert [a.id for a in admitted if a.admission == 1] == [b"a", b"b"]

@@ -12,6 +12,7 @@ from data_fetcher_core.queue.engine import (
     STEP,
     Addition,
     Admission,
+    Cleared,
     LaneChange,
     Move,
     NewRequest,
@@ -175,7 +176,7 @@ async def test_clearing_keeps_leases(
 ) -> None:
     await add(engine, op(), new("held"), new("a", key="k"), new("b", delay=SECOND))
     [grant] = (await engine.lease(op(), 1)).grants
-    assert await engine.clear(op()) == Slice(2, more=False)
+    assert await engine.clear(op()) == Cleared(2, None)
     with redis_server.client() as client:
         assert list(client.scan_iter(START + b"seen:*")) == []
     [[admitted]] = await engine.add(op(), [Addition([new("a", key="k")])])
@@ -188,7 +189,8 @@ async def test_clearing_goes_by_lanes_in_steps(engine: ScriptedEngine, op: Numbe
         await add(engine, op(), *[new(str(n), lane=str(n)) for n in range(start, start + 500)])
     await engine.change_lanes(op(), [LaneChange(b"1", shut=SECOND), LaneChange(b"2", shut=SECOND)])
     slices = [await engine.clear(op()) for _ in range(3)]
-    assert slices == [Slice(1000, more=True), Slice(1000, more=True), Slice(500, more=False)]
+    assert [one.done for one in slices] == [1000, 1000, 500]
+    assert [one.place is None for one in slices] == [False, False, True]
     assert (await engine.stats()).cleared == 2500
 
 

@@ -8,23 +8,29 @@ import gc
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data_fetcher_core.queue.sweeping import Heart
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from tests.evidence import Evidence, load
+from tests.histories import RULES
 from tests.simulation.__main__ import _BY_A_ZOMBIE, FOUND_WITHIN, _keep, _Progress, main
-from tests.simulation.ablations import ALL, BY_NAME, Ablation
+from tests.simulation.ablations import ALL, BY_NAME, Ablation, Engine, Patch
 from tests.simulation.loop import Stuck, VirtualLoop, start_in
 from tests.simulation.plan import KINDS, SMALL, Plan, draw, skewed, straight
 from tests.simulation.process import Process, SkewedClock
+from tests.simulation.replaying import first_of
+from tests.simulation.rules import CRASHED, STUCK
 from tests.simulation.running import Summary, find, run_many, run_seeds, simulate, skew_clocks
 from tests.simulation.shrinking import shrink
 from tests.simulation.world import World
@@ -32,15 +38,37 @@ from tests.simulation.world import World
 SEEDS, PARTS = 200, 4
 
 
+def assert_held(summary: Summary) -> None:
+    """A seed that failed is shown as the command shows it."""
+    if summary.failures:
+        pytest.fail(first_of(summary.failures), pytrace=False)
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_promise_holds_in_every_world(part: int, shows: Evidence) -> None:
-    """Replay one with ``python -m tests.simulation --seed N``."""
     seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
     summary = run_many(seeds, 1, lambda _: None)
-    assert summary.failures == []
+    assert_held(summary)
     shows("SIM", f"seeds on every change, part {part + 1} of {PARTS}", summary.seeds, at_least=50)
     shows("SIM", "worlds with a broken promise", len(summary.failures), exactly=0)
     assert all(summary.figures[kind] for kind in KINDS), summary.figures
+
+
+def test_a_seed_that_fails_is_shown_as_the_command_shows_it() -> None:
+    with BY_NAME["delays are cut short"].applied(), pytest.raises(pytest.fail.Exception) as failed:
+        assert_held(run_seeds([1, 2]))
+    told = str(failed.value)
+    again = "python -m tests.simulation --seed 1 --world queue\n"
+    assert told.startswith(f"seed 1 broke a promise; again: {again}")
+    assert "  BROKEN  early: " in told
+    assert {"enqueue", "lease"} <= {line.split()[3] for line in _events(told)}
+    assert told.endswith("and 1 others: [(2, 'queue')]")
+
+
+def _events(told: str) -> list[str]:
+    """The lines of a history: what happened at last stands before what is left out or comes on."""
+    _, _, history = told.partition(" outcome\n")
+    return [line for line in history.splitlines() if re.match(r"\s+\d+\.\d+ ", line)]
 
 
 def test_a_turn_that_waited_through_a_silence_is_not_taken_twice() -> None:
@@ -136,11 +164,34 @@ def test_a_queue_that_goes_by_its_own_clock_would_be_noticed(
 
 @pytest.mark.parametrize("ablation", ALL, ids=lambda ablation: ablation.name)
 def test_what_is_broken_is_found(ablation: Ablation, shows: Evidence) -> None:
-    """First where it was found before; if the code has changed since then, from the beginning."""
+    """First where it was found before; if the code has changed since then, from the beginning.
+    Found is what breaks the rules that it must break, and nothing else does."""
     result = find(ablation, [ablation.hint]) or find(ablation, range(FOUND_WITHIN))
     assert result is not None, f"not found within {FOUND_WITHIN} seeds"
     shows("SIM", f"found: {ablation.name}, seed", result.plan.seed, at_most=FOUND_WITHIN)
     assert not simulate(result.plan, ablation.world).violations, "it is whole without"
+
+
+def crash(*_: Any, **__: Any) -> Any:
+    raise TypeError("a variant that does not fit the code any more")
+
+
+@pytest.mark.parametrize(
+    "patched", [(Engine, "settle", crash), (Heart, "take_up", crash)], ids=["a verb", "a heart"]
+)
+def test_a_variant_that_only_crashes_is_not_found(patched: Patch) -> None:
+    """Nor by what the crash leads to. Each world ends soon, though all begin again and again."""
+    rules = frozenset({*RULES, STUCK})
+    broken = replace(BY_NAME["nobody is reaped"], patches=[patched], shown_by=rules)
+    assert find(broken, range(4)) is None
+    violations = simulate(draw(1), ablation=broken).violations
+    assert {violation.rule for violation in violations} & {*RULES, STUCK, CRASHED} > {CRASHED}
+
+
+def test_another_rule_than_its_own_does_not_find_it() -> None:
+    ablation = BY_NAME["delays are cut short"]
+    assert find(ablation, [0]) is not None
+    assert find(replace(ablation, shown_by=frozenset({"lost"})), [0]) is None
 
 
 def test_a_failure_is_shortened() -> None:
@@ -190,7 +241,7 @@ def test_the_command_keeps_small_worlds_apart(
 
 def test_a_small_world_that_fails_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--ablation", "unfenced settle", "--small", "--seeds", "200"]) == 0
-    assert "--world queue --small\n" in capsys.readouterr().out
+    assert "--small\n" in capsys.readouterr().out
 
 
 def _figures_of(summary: Summary, asked: int) -> dict[tuple[str, str], float | str]:

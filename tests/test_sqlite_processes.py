@@ -166,7 +166,7 @@ async def test_a_backlog_is_refused_together_not_one_budget_after_the_other(path
             results = await asyncio.gather(
                 *(store.transact(put(b"%d" % i)) for i in range(300)), return_exceptions=True
             )
-            assert time.monotonic() - started < 1.5
+            assert time.monotonic() - started < 10.0, "one after the other they take 90 s"
             assert {type(result) for result in results} == {StoreUnavailable}
 
 

@@ -23,6 +23,7 @@ from tests.conftest import MakeQueue
 from tests.harness import (
     accounted,
     as_time_passes,
+    asleep,
     background,
     beat_twice,
     client_of,
@@ -164,7 +165,7 @@ async def test_all_are_told_of_the_end(
     async with asyncio.timeout(8), asyncio.TaskGroup() as group:
         for other in others:
             group.create_task(completed(other.leases(until="drained")))
-        await asyncio.sleep(0.2)
+        await asleep(*others)
         await page.complete()
 
 

@@ -19,7 +19,7 @@ from data_fetcher_core.events import Event, HeartbeatMissed
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.kv_store.memory import MemoryStore
 from data_fetcher_core.kv_store.transactional import TransactionalStore
-from data_fetcher_core.queue import KVStoreQueue, tending
+from data_fetcher_core.queue import KVStoreQueue, clearing, tending
 from data_fetcher_core.queue.engine import Move, Settlement
 from data_fetcher_core.queue.lane_state import LaneState, QueueState
 from data_fetcher_core.queue.leasing import lease_value
@@ -559,3 +559,62 @@ async def test_what_was_ever_buried_is_counted(make_queue: MakeQueue, clock: Man
     assert await queue.requeue() == 3
     stats = await accounted(queue)
     assert (stats.buried, stats.dead, stats.ready) == (3, 0, 3)
+
+
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_clearing_ends_while_others_add_as_fast_as_it_drops(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after it has begun with the ready ones is left alone."""
+    monkeypatch.setattr(clearing, "STEP", 4)
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue([Entry(n, lane=str(n % 3), key=str(n)) for n in range(30)])
+    await queue.enqueue(range(30, 42), delay=5.0)
+    client, steps = await client_of(queue), 0
+    ask = client.ask
+
+    async def ask_while_others_add(verb: str, act: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        assert steps < 100
+        answer = await ask(verb, act)
+        lanes = [Entry(f"new {steps}.{n}", lane=str(n % 4)) for n in range(8)]
+        await other.enqueue([*lanes, *(Entry(n, delay=9.0) for n in range(8))])
+        return answer
+
+    monkeypatch.setattr(client, "ask", ask_while_others_add)
+    cleared = await queue.clear()
+    assert cleared >= 42
+    stats = await accounted(queue)
+    assert (stats.cleared, stats.size) == (cleared, 42 + 16 * steps - cleared)
+    assert stats.delayed == 8 * steps
+    assert await other.enqueue([Entry("again", key="0")]) == 1
+
+
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_counting_again_reads_no_more_than_a_page_at_once(
+    make_queue: MakeQueue, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many wait: a store of millions is counted, too, and nobody else is kept waiting."""
+    store = open_store()
+    queue = make_queue(store=store)
+    await queue.enqueue(range(2_500))
+    pages: list[int] = []
+    transact = store.transact  # type: ignore[attr-defined]
+
+    async def watched(fn: Any, *, urgent: bool = False) -> Any:
+        def run(tx: Any) -> Any:
+            inner = tx.range
+            with monkeypatch.context() as patch:
+                patch.setattr(type(tx), "range", lambda _, *args: noted(inner(*args)))
+                return fn(tx)
+
+        return await transact(run, urgent=urgent)
+
+    def noted(found: list[Any]) -> list[Any]:
+        pages.append(len(found))
+        return found
+
+    monkeypatch.setattr(store, "transact", watched)
+    assert await queue.recount() == {}
+    assert max(pages, default=0) <= 1_000

@@ -24,6 +24,7 @@ from tests.harness import (
     accounted,
     as_time_passes,
     background,
+    beat_twice,
     client_of,
     crash,
     eventually,
@@ -33,6 +34,7 @@ from tests.harness import (
     settled,
     spin,
 )
+from tests.waiting import failure_of
 
 HOUR = 3600.0
 SOON = 5.0
@@ -357,6 +359,45 @@ async def test_an_error_while_waiting_is_raised_to_each(
     assert [type(outcome) for outcome in outcomes] == [StoreLost] * 3
 
 
+@pytest.mark.parametrize("wait", [60.0, float("inf")])
+async def test_an_error_that_ends_the_waiting_keeps_no_lease(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
+    """Not even with somebody who keeps the error that he was told of the same."""
+    queue = make_queue()
+    await queue.enqueue(["a"])
+    engine = (await client_of(queue)).engine
+
+    holds_one = asyncio.Event()
+
+    async def hold_one_and_wait() -> None:
+        (held,) = await queue.lease()
+        holds_one.set()
+        await seated(queue)
+        with pytest.raises(StoreLost):
+            await queue.lease(wait=wait)
+        assert held.item == "a"
+
+    async def fail(*_: Any) -> None:
+        raise StoreLost("gone")
+
+    async with background(hold_one_and_wait()) as holding:
+        await holds_one.wait()
+        async with background(failure_of(queue.lease(wait=wait))) as beside:
+            await seated(queue, 2)
+            gc.disable()
+            try:
+                with monkeypatch.context() as patched:
+                    patched.setattr(engine, "lease", fail)
+                    (await queue.open_session()).rooms.wake_all()
+                    await holding
+                    kept = await beside
+                await beat_twice(queue)
+                assert (type(kept), await places(queue)) == (StoreLost, {"ready": 1})
+            finally:
+                gc.enable()
+
+
 async def test_cancelled_just_when_waiting_fails_it_is_cancelled(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,20 +420,71 @@ async def test_a_bad_request_at_the_front_does_not_keep_who_waits(
 ) -> None:
     """The first one cannot be read and is buried; the second is there, so nobody waits for it."""
 
-    class Picky:
-        def dumps(self, obj: Any) -> str:
-            return str(obj)
-
-        def loads(self, data: str) -> Any:
-            if data == "unreadable":
-                raise ValueError(data)
-            return data
-
     queue = make_queue(serializer=Picky())
     await queue.enqueue(["unreadable", "fine"])
     assert items(await asyncio.wait_for(queue.lease(wait=HOUR), SOON)) == ["fine"]
     await settled(queue)
     assert await places(queue) == {"leased": 1, "dead": 1}
+
+
+class Picky:
+    """A serializer that cannot read everything it has written."""
+
+    def dumps(self, obj: Any) -> str:
+        return str(obj)
+
+    def loads(self, data: str) -> Any:
+        if data == "unreadable":
+            raise ValueError(data)
+        return data
+
+
+@pytest.mark.parametrize("bad", [1, 2])
+async def test_of_those_who_ask_together_none_goes_without_for_a_bad_request(
+    make_queue: MakeQueue, bad: int
+) -> None:
+    queue = make_queue(serializer=Picky())
+    await queue.lease()
+    await queue.enqueue(["unreadable"] * bad + ["a", "b", "c", "d"])
+    got = await asyncio.gather(queue.lease(), queue.lease(), queue.lease())
+    assert sorted(item for leases in got for item in items(leases)) == ["a", "b", "c"]
+    assert await asyncio.gather(queue.dequeue(), queue.dequeue()) in ([["d"], []], [[], ["d"]])
+    await settled(queue)
+    assert await places(queue) == {"leased": 3, "dead": bad}
+
+
+@pytest.mark.parametrize("waiters", [1, 3])
+@pytest.mark.parametrize("bad", [1, 2, 5])
+async def test_who_waits_gets_what_is_behind_a_bad_request(
+    make_queue: MakeQueue, waiters: int, bad: int
+) -> None:
+    queue, other = make_queue(serializer=Picky()), make_queue(serializer=Picky())
+    await queue.lease()
+    waiting = [asyncio.ensure_future(queue.lease(wait=HOUR)) for _ in range(waiters)]
+    await seated(queue, waiters)
+    await other.enqueue(["unreadable"] * bad + ["fine"] * waiters)
+    got = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
+    assert [items(leases) for leases in got] == [["fine"]] * waiters
+    await settled(queue)
+    assert await places(other) == {"leased": waiters, "dead": bad}
+
+
+@transactional
+async def test_what_cannot_be_read_is_asked_for_once(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Who got nothing for its sake looks again, and then waits like everybody."""
+    queue = make_queue(serializer=Picky())
+    await queue.lease()
+    asked = _counted(queue._engine)
+    await queue.enqueue(["unreadable"] * 3)
+    async with background(queue.lease(wait=HOUR)) as waiting:
+        await seated(queue)
+        await queue.enqueue(["unreadable"] * 3)
+        await settled(queue)
+        await spin(500)
+        assert not waiting.done()
+        assert len(asked) <= 2 * 3 + 4, len(asked)
 
 
 @pytest.mark.parametrize("want", [1, 2])

@@ -10,6 +10,7 @@ import pytest
 from data_fetcher_core import Entry
 from data_fetcher_core.kv_store.base import KeyValueStore
 from data_fetcher_core.queue import JSONSerializer, KVStoreQueue
+from tests.harness import asleep
 
 SOON = 3.0
 
@@ -22,7 +23,7 @@ async def test_what_comes_behind_a_gate_is_leased_when_it_opens(
     other = KVStoreQueue(open_store(), "gates", JSONSerializer())
     async with waiter, other:
         waiting = asyncio.ensure_future(waiter.lease(wait=60.0, lanes=lanes))
-        await asyncio.sleep(0.2)
+        await asleep(waiter)
         await other.shut("a", 0.3)
         await other.enqueue([Entry("x", lane="a")])
         (lease,) = await asyncio.wait_for(waiting, SOON)
@@ -37,7 +38,7 @@ async def test_what_a_busy_consumer_leaves_behind_is_leased_by_who_waits(
     async with waiter, busy:
         await busy.pace("a", interval=0.3)
         waiting = asyncio.ensure_future(waiter.lease(wait=60.0, lanes=["b"]))
-        await asyncio.sleep(0.2)
+        await asleep(waiter)
         waiting.cancel()
         await busy.enqueue([Entry(n, lane="a") for n in range(2)])
         (first,) = await busy.lease()

@@ -11,6 +11,7 @@ from data_fetcher_core.clock import SYSTEM_CLOCK
 from tests.conftest import MakeQueue
 from tests.harness import accounted, items
 from tests.servers import RedisServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("store_kind", ["redis"], indirect=True)
 
@@ -62,8 +63,8 @@ async def test_who_waits_after_that_is_woken_as_ever(
     await queue.lease(lanes=["lane"])
     with redis_server.client() as client:
         client.delete(f"{START}watched", f"{START}wake:lane")
-    waiting = asyncio.ensure_future(queue.lease(wait=60.0, lanes=["lane"]))
-    await asyncio.sleep(0.2)
+        waiting = asyncio.ensure_future(queue.lease(wait=60.0, lanes=["lane"]))
+        await until(lambda: int(client.info("clients")["blocked_clients"]) == 1)
     await other.enqueue(["x"], lane="lane")
     async with asyncio.timeout(3.0):
         assert items(await waiting) == ["x"]

@@ -32,6 +32,14 @@ class Transaction(Protocol):
         """Remove each key; one that is not there is no error."""
 
 
+@runtime_checkable
+class CountsKeys(Protocol):
+    """A transaction that can count without reading."""
+
+    def count(self, start: bytes, end: bytes) -> int:
+        """How many keys there are with ``start <= key < end``."""
+
+
 class KeyValueStore(ABC):
     """The plain verbs. Values are what JSON holds; ``prefix`` keeps families of keys apart."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
-from data_fetcher_core.kv_store.base import KeyValueStore, Transaction
+from data_fetcher_core.kv_store.base import CountsKeys, KeyValueStore, Transaction
 from data_fetcher_core.kv_store.values import (
     check_limit,
     check_ttl,
@@ -25,6 +25,7 @@ _VALUES = b"v"
 _EXPIRIES = b"x"
 _INSTANT = struct.Struct(">Q")
 _NEVER = 0
+_PAGE = 1_000
 # Writers remove a few outlived values each, so that none stays for ever and no write is slow.
 _PURGED_PER_PUT = 4
 
@@ -107,6 +108,18 @@ def family_end(family: bytes) -> bytes:
     """The first key after all that begin with ``family``."""
     stripped = family.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1])
+
+
+def count_keys(tx: Transaction, family: bytes) -> int:
+    """How many keys begin with ``family``, with never more than a page of them in memory."""
+    start, end = family, family_end(family)
+    if isinstance(tx, CountsKeys):
+        return tx.count(start, end)
+    counted = 0
+    while page := tx.range(start, end, _PAGE):
+        counted += len(page)
+        start = page[-1][0] + b"\x00"
+    return counted
 
 
 def _family(prefix: str | None) -> bytes:

@@ -11,7 +11,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -31,12 +32,14 @@ from data_fetcher_core.queue.engine import (
     Admitted,
     Grant,
     Granted,
+    Insist,
     Move,
     Op,
     QueueEngine,
     Reason,
     Settled,
     Settlement,
+    weight_of,
 )
 from data_fetcher_core.queue.entries import EntryReader, read_item
 from data_fetcher_core.queue.forking import birth
@@ -54,6 +57,8 @@ T = TypeVar("T")
 _AWAY = 0.05
 # Ever new lanes may be asked for; of those that nobody asks for now no more are kept than this.
 _MOST_SELECTIONS = 64
+# What a settlement without children weighs, so that a batch has the size of a step.
+_PLAIN = MOST_CHILDREN // STEP
 # Steps of the store that say by the way that we live.
 _BEATS_TOO = ("add", "lease", "settle")
 
@@ -70,7 +75,7 @@ class Served(NamedTuple):
     wait: int | None
     suspect: bool
     drained: bool
-    # Something was there, and none of it could be read.
+    # Something was granted that could not be read: who got nothing may have missed his for it.
     unreadable: bool
 
 
@@ -111,6 +116,7 @@ class Client:
         # After a silence: what was leased before that, and was at work, may be somebody else's.
         self.proved_at = -math.inf
         self.memory = StoreMemory()
+        self._answered_at = self.loop.time()
         self._serializer = serializer
         self._numbers: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -123,7 +129,8 @@ class Client:
         self._demands: dict[Selection, Batcher[Demand, Served]] = {}
         # Settled without anybody who waits for that.
         self._leaving: set[bytes] = set()
-        self._has_left = False
+        # Set before anything is ended, so that nobody begins what nobody would end.
+        self.is_leaving = False
         self.settler = Settler(
             namespace=namespace,
             options=options,
@@ -144,8 +151,8 @@ class Client:
         return self._additions.submit(addition)
 
     def lease(self, want: int, selection: Selection) -> Awaitable[Served]:
-        """What is there now, without waiting; nothing for who has taken leave."""
-        if self._has_left:
+        """What is there now, without waiting; nothing for who takes leave."""
+        if self.is_leaving:
             return _nothing_more()
         demands = self._demands.get(selection) or self._demands_for(selection)
         return demands.submit(Demand(want, selection))
@@ -183,16 +190,29 @@ class Client:
 
     async def ask(self, verb: str, ask: Callable[[Op], Awaitable[T]]) -> T:
         """Run a verb under its next operation id, again and again until the store answers."""
-        turn = self._turns.setdefault(verb, asyncio.Lock())
-        waited = await self._wait_for(turn)
+        turn, waited = await self._take_turn(verb)
         try:
-            self._numbers[verb] += 1
-            op = Op(self.name, self._numbers[verb])
-            asked_at, mark = self.clock.monotonic(), self.memory.mark()
-            patience, bounded = self.options.patience_for(verb)
-            answer = await insist(lambda: ask(op), patience, waited, bounded)
+            return await self._insist(verb, partial(ask, self._next_op(verb)), waited)
         finally:
             turn.release()
+
+    async def walk(self, verb: str, walk: Callable[[Op, Insist], Awaitable[T]]) -> T:
+        """Run a verb of many steps under one operation id; each step is asked as in :meth:`ask`."""
+        turn, _ = await self._take_turn(verb)
+        try:
+            return await walk(self._next_op(verb), partial(self._insist, verb))
+        finally:
+            turn.release()
+
+    def _next_op(self, verb: str) -> Op:
+        self._numbers[verb] += 1
+        return Op(self.name, self._numbers[verb])
+
+    async def _insist(self, verb: str, ask: Callable[[], Awaitable[T]], waited: float = 0.0) -> T:
+        asked_at, mark = self.clock.monotonic(), self.memory.mark()
+        patience, bounded = self.options.patience_for(verb)
+        answer = await insist(ask, patience, waited, bounded)
+        self._answered_at = self.loop.time()
         self.has_heard(asked_at)
         if verb in _BEATS_TOO:
             self.memory.acknowledge(mark)
@@ -218,18 +238,25 @@ class Client:
         if not self.is_doubtful(self.clock.monotonic()):
             self.heard_at = max(self.heard_at, asked_at)
 
-    async def _wait_for(self, turn: asyncio.Lock) -> float:
-        """One operation of a kind is under way at a time; waiting for that counts as asking."""
-        began = self.loop.time()
-        try:
-            # The timer is for those who wait; nobody does where each verb has its batcher.
-            with within(self.options.op_timeout) if turn.locked() else nullcontext():
+    async def _take_turn(self, verb: str) -> tuple[asyncio.Lock, float]:
+        """One operation of a kind is under way at a time; waiting in silence counts as asking."""
+        turn, began = self._turns.setdefault(verb, asyncio.Lock()), self.loop.time()
+        # The timer is for those who wait; nobody does where each verb has its batcher.
+        await (self._wait_for(turn, began) if turn.locked() else turn.acquire())
+        return turn, self._silence_since(began)
+
+    async def _wait_for(self, turn: asyncio.Lock, began: float) -> None:
+        """However many are before us, as long as the store answers them."""
+        while (left := self.options.op_timeout - self._silence_since(began)) > 0:
+            with suppress(TimeoutError), within(left):
                 await turn.acquire()
-        except TimeoutError:
-            raise StoreUnavailable(
-                "calls that were sent before this one are still waiting for the store"
-            ) from None
-        return self.loop.time() - began
+                return
+        raise StoreUnavailable(
+            "calls that were sent before this one are still waiting for the store"
+        )
+
+    def _silence_since(self, instant: float) -> float:
+        return self.loop.time() - max(instant, self._answered_at)
 
     async def _send_additions(self, additions: Sequence[Addition]) -> Sequence[Sequence[Admitted]]:
         return await self.ask("add", lambda op: self.engine.add(op, additions))
@@ -248,7 +275,7 @@ class Client:
     def _serve(self, granted: Granted, demands: Sequence[Demand]) -> list[Served]:
         """Each caller gets what it would have got had they asked one after another."""
         held = [self._hold(grant, granted.now / 1e6) for grant in granted.grants]
-        unreadable = bool(held) and not any(held)
+        unreadable = any(lease is None for lease in held)
         leases = iter([lease for lease in held if lease is not None])
         return [
             Served(
@@ -310,12 +337,15 @@ class Client:
         task.add_done_callback(lambda _: self._leaving.discard(settlement.token))
         return task
 
-    async def close(self) -> None:
-        """Let what is on its way arrive, give back what is held, and be forgotten."""
+    async def stop(self) -> None:
+        """Begin nothing more, and let what is on its way arrive."""
+        self.is_leaving = True
         await self.tasks.cancel()
         await self.batches.finish()
-        # Whoever asks only now would be given leases in the name of somebody who is gone.
-        self._has_left = True
+
+    async def close(self) -> None:
+        """Give back what is held, and be forgotten."""
+        await self.stop()
         for lease in list(self.held.values()):
             lease.state = LeaseState.LOST
         self.held.clear()
@@ -346,12 +376,12 @@ async def _quietly(settling: Awaitable[Any]) -> None:
 
 
 def _requests_in(addition: Addition) -> int:
-    return len(addition.requests) or 1
+    return weight_of(addition.requests, STEP) or 1
 
 
 def _children_of(settlement: Settlement) -> int:
-    # A settlement without children weighs as much as keeps a batch at one step's size.
-    return max(len(settlement.addition.requests), MOST_CHILDREN // STEP)
+    children = settlement.addition.requests
+    return max(weight_of(children, MOST_CHILDREN), _PLAIN) if children else _PLAIN
 
 
 def _wanted(demand: Demand) -> int:

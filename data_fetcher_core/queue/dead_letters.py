@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from data_fetcher_core.core import DeadLetter, DeathReason, Priority
 from data_fetcher_core.queue.base import Serializer
+from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.engine import STEP, Dead, Position, QueueEngine, Reason
 from data_fetcher_core.queue.entries import read_item
 from data_fetcher_core.queue.insisting import insist
@@ -35,6 +36,20 @@ async def pages(
         yield page
         most -= len(page)
         after = page[-1].position
+
+
+async def requeue(
+    client: Client, serializer: Serializer, ids: Collection[str] | None, most: int
+) -> int:
+    """Of the first ``most``, those with these ids; all of them without ids."""
+    requeued = 0
+    async for page in pages(client.engine, client.options.op_timeout, most=most):
+        requeued += await _requeue_at(client, chosen(page, ids, serializer))
+    return requeued
+
+
+async def _requeue_at(client: Client, positions: Sequence[Position]) -> int:
+    return await client.ask("requeue", lambda op: client.engine.requeue(op, positions))
 
 
 def read_dead_letter(dead: Dead, serializer: Serializer) -> DeadLetter:

@@ -7,16 +7,21 @@ and its engine. Durations are whole microseconds; instants never cross, but for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from data_fetcher_core.core import QueueStats
 from data_fetcher_core.errors import StoreLost
 
+T = TypeVar("T")
 # No step is larger than this, so that no step stops the store for long.
 STEP = 1_000
+# Nor heavier, as long as it can be cut: it must be sent, and answered, in a part of op_timeout.
+STEP_BYTES = 8 * 2**20
+# How many records of a list are read at once: they may be large, too.
+MOST_READ = 128
 MOST_CHILDREN = 10_000
 # A run remembers which ones of its name were forgotten before it, so that who still works on one
 # of these is not taken for somebody whose run was lost.
@@ -54,6 +59,12 @@ class NewRequest(NamedTuple):
     # request has one of its own, which is then stored with the key.
     key_id: bytes = b""
     told_id: bytes = b""
+
+
+def weight_of(requests: Sequence[NewRequest], most: int) -> int:
+    """Their share of a step that holds ``most``: of its number, or of its bytes if that is more."""
+    size = sum(len(request.record) for request in requests)
+    return max(len(requests), size * most // STEP_BYTES)
 
 
 class Addition(NamedTuple):
@@ -200,6 +211,27 @@ class Slice(NamedTuple):
     more: bool
 
 
+class Cleared(NamedTuple):
+    """How many requests one bounded step dropped, and where to go on, ``None`` at the end."""
+
+    done: int
+    place: bytes | None
+
+
+class Insist(Protocol):
+    """Asks until the store answers.
+
+    For a verb of many steps: each may be sent again by itself, and has its own time.
+    """
+
+    async def __call__(self, ask: Callable[[], Awaitable[T]]) -> T: ...
+
+
+async def at_once(ask: Callable[[], Awaitable[T]]) -> T:
+    """Insists on nothing."""
+    return await ask()
+
+
 class QueueEngine(Protocol):
     """Every verb that changes something takes an :class:`Op` and may be sent again."""
 
@@ -254,13 +286,15 @@ class QueueEngine(Protocol):
     async def purge(self, op: Op, older_than: int) -> Slice:
         """Drop dead letters that were buried at least so long ago."""
 
-    async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
+    async def cancel(
+        self, op: Op, ids: Sequence[bytes], forget: bool, insist: Insist = at_once
+    ) -> int:
         """Cancel requests wherever they are; how many were waiting or in flight."""
 
-    async def clear(self, op: Op) -> Slice:
+    async def clear(self, op: Op, place: bytes = b"") -> Cleared:
         """Drop ready and delayed requests and seen keys, a step at a time."""
 
-    async def forget(self) -> None:
+    async def forget(self, insist: Insist = at_once) -> None:
         """Drop the whole run. A new one begins with a new generation."""
 
     async def checkpoints(self, names: Sequence[bytes]) -> list[bytes | None]:
@@ -275,7 +309,7 @@ class QueueEngine(Protocol):
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         """Results of completed requests with their numbers, from behind ``after`` on."""
 
-    async def trim_results(self, upto: int) -> None:
+    async def trim_results(self, upto: int, insist: Insist = at_once) -> None:
         """Drop results up to this number."""
 
     def watch(self) -> int:

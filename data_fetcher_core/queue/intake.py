@@ -13,10 +13,12 @@ from data_fetcher_core.queue.client import Client
 from data_fetcher_core.queue.engine import (
     MOST_CHILDREN,
     STEP,
+    STEP_BYTES,
     Addition,
     Admission,
     Admitted,
     NewRequest,
+    weight_of,
 )
 from data_fetcher_core.queue.entries import Defaults, read_checkpoint
 from data_fetcher_core.queue.racing import race
@@ -62,7 +64,7 @@ class Intake:
         if checkpoint is not None:
             yield self._whole(list(itertools.islice(read, MOST_CHILDREN + 1)), checkpoint)
             return
-        while chunk := list(itertools.islice(read, STEP)):
+        for chunk in _steps(read):
             yield Addition(chunk, bound=self._bound)
 
     def _whole(self, requests: list[NewRequest], checkpoint: Mapping[str, Any]) -> Addition:
@@ -82,7 +84,7 @@ class Intake:
         While it is on its way, what comes next is read.
         """
         mark, adding = self._send(addition)
-        if len(addition.requests) == STEP:
+        if weight_of(addition.requests, STEP) >= STEP:
             await _let_go(adding)
         following, failure = _read_on(additions)
         while (rest := self._take_note(addition, await adding)) is not None:
@@ -115,6 +117,20 @@ class Intake:
             await self._client.shut.wait()
 
         await race(shut, lambda: self._client.wait_for_room(mark, _LONGEST_WAIT))
+
+
+def _steps(requests: Iterable[NewRequest]) -> Iterator[list[NewRequest]]:
+    """As many at a time as a step may hold, by number and by bytes."""
+    chunk: list[NewRequest] = []
+    size = 0
+    for request in requests:
+        chunk.append(request)
+        size += len(request.record)
+        if len(chunk) == STEP or size >= STEP_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 async def _let_go(adding: asyncio.Future[Sequence[Admitted]]) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
-from data_fetcher_core.errors import ConfigurationError, LeaseLost
+from data_fetcher_core.errors import ConfigurationError, DataFetcherError, LeaseLost
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
 from data_fetcher_core.kv_store.values import decode_value
-from data_fetcher_core.queue import dead_letters
+from data_fetcher_core.queue import dead_letters, slices
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.client import Client
-from data_fetcher_core.queue.engine import STEP, USE_DEFAULT, LaneChange, Position
+from data_fetcher_core.queue.engine import STEP, LaneChange
 from data_fetcher_core.queue.engines import engine_for
 from data_fetcher_core.queue.entries import (
     Defaults,
@@ -31,6 +32,7 @@ from data_fetcher_core.queue.entries import (
 )
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.intake import Intake
+from data_fetcher_core.queue.lane_changes import limited, paced, reopened, shut_for
 from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.options import QueueOptions, agree, microseconds
 from data_fetcher_core.queue.records import decode
@@ -81,6 +83,8 @@ class KVStoreQueue:
         # Those that were to be closed, and whose leave the store has not heard of.
         self._leaving: list[Session] = []
         self._opening: Together[Session] = Together()
+        self._is_opening = False
+        self._has_updated = False
         self._stored: Mapping[str, str] = {}
         self.is_shut = False
 
@@ -216,7 +220,7 @@ class KVStoreQueue:
     async def trim_results(self, upto: int) -> None:
         """Drop results up to this number, once they are safe elsewhere."""
         number = check_count(upto, "upto")
-        await self._ask(lambda: self._engine.trim_results(number))
+        await self._engine.trim_results(number, self._ask)
 
     # --- dead letters --------------------------------------------------------------------------
 
@@ -233,38 +237,31 @@ class KVStoreQueue:
         client = (await self.open_session()).client
         wanted = None if ids is None else {identity.decode() for identity in read_ids(ids)}
         # Those that fail again meanwhile come after those that there were.
-        requeued, there = 0, (await self.stats()).dead
-        async for page in dead_letters.pages(self._engine, self._options.op_timeout, most=there):
-            at = dead_letters.chosen(page, wanted, self._serializer)
-            requeued += await self._requeue_at(client, at)
-        return requeued
-
-    async def _requeue_at(self, client: Client, at: Sequence[Position]) -> int:
-        return await client.ask("requeue", lambda op: self._engine.requeue(op, at))
+        there = (await self.stats()).dead
+        return await dead_letters.requeue(client, self._serializer, wanted, there)
 
     async def purge_dead(self, older_than: float = 0.0) -> int:
         """Drop dead letters that were buried at least ``older_than`` seconds ago."""
         age = microseconds(check_duration(older_than, "older_than"))
-        return await self._in_slices("purge", lambda op: self._engine.purge(op, age))
+        return await slices.purge((await self.open_session()).client, age)
 
     # --- lanes, cancelling, clearing -----------------------------------------------------------
 
     async def shut(self, lane: str, duration: float) -> None:
         """Shut a lane for at least so long. What was prefetched of it is given back."""
-        pause = microseconds(check_duration(duration, "duration"))
+        change = shut_for(lane, duration)
         session = await self.open_session()
         for stream in list(session.streams):
             stream.drop_lane(lane)
-        await self._change(LaneChange(read_lanes([lane])[0], shut=pause))
+        await self._change(change)
 
     async def reopen(self, lane: str) -> None:
         """Open a lane at once, whatever shut it."""
-        await self._change(LaneChange(read_lanes([lane])[0], reopen=True))
+        await self._change(reopened(lane))
 
     async def limit(self, lane: str, most: int | None) -> None:
         """How many of a lane may be in flight; ``None`` for as many as of any. Its pace stays."""
-        wanted = USE_DEFAULT if most is None else check_count(most, "most")
-        await self._change(LaneChange(read_lanes([lane])[0], limit=wanted))
+        await self._change(limited(lane, most))
 
     async def pace(
         self,
@@ -275,13 +272,7 @@ class KVStoreQueue:
         limit: int | None = None,
     ) -> None:
         """Give a lane an interval, burst and limit of its own; ``None`` means the queue's."""
-        name = read_lanes([lane])[0]
-        spacing = (
-            USE_DEFAULT if interval is None else microseconds(check_duration(interval, "interval"))
-        )
-        early = USE_DEFAULT if burst is None else check_count(burst, "burst")
-        most = USE_DEFAULT if limit is None else check_count(limit, "limit")
-        await self._change(LaneChange(name, interval=spacing, burst=early, limit=most))
+        await self._change(paced(lane, interval, burst, limit))
 
     async def _change(self, change: LaneChange) -> None:
         client = (await self.open_session()).client
@@ -296,19 +287,21 @@ class KVStoreQueue:
         client = (await self.open_session()).client
         if not wanted:
             return 0
-        return await client.ask("cancel", lambda op: self._engine.cancel(op, wanted, forget))
+        return await client.walk(
+            "cancel", lambda op, each: self._engine.cancel(op, wanted, forget, each)
+        )
 
     async def clear(self) -> int:
         """Drop all that waits, and every seen key; how many requests went. Leases go on."""
-        return await self._in_slices("clear", self._engine.clear)
+        return await slices.clear((await self.open_session()).client)
 
     async def forget(self) -> None:
         """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew."""
         await self.open_session()
-        await insist(self._engine.forget, self._options.op_timeout)
+        await self._engine.forget(self._ask)
         session, self._session = self._session, None
         if session is not None:
-            await session.client.tasks.cancel()
+            await session.client.stop()
 
     async def recount(self) -> Mapping[str, tuple[int, int]]:
         """Count again what is only derived; what was wrong, as (stored, true), is mended."""
@@ -328,6 +321,7 @@ class KVStoreQueue:
 
     async def close(self) -> None:
         """Give back what is leased. The store stays open, and the queue may be used again."""
+        await self._let_open()
         session, self._session = self._session, None
         if session is not None:
             self._leaving.append(session)
@@ -351,12 +345,29 @@ class KVStoreQueue:
     async def open_session(self) -> Session:
         return self.session_at_hand() or await self._opening.run(self._open_first)
 
+    async def _let_open(self) -> None:
+        """What is being opened must be open to be closed. If that fails, its caller is told."""
+        if self._is_opening:
+            with suppress(DataFetcherError):
+                await self.open_session()
+
     async def _open_first(self) -> Session:
+        self._is_opening = True
+        try:
+            return self._begin(await self._open_store())
+        finally:
+            self._is_opening = False
+
+    async def _open_store(self) -> Mapping[str, str]:
         offered = self._options.shared()
-        named = self._options.shared_and_given() if self._update else []
+        updates = self._update and not self._has_updated
+        named = self._options.shared_and_given() if updates else []
         stored = await insist(lambda: self._engine.open(offered, named), self._options.op_timeout)
-        agree(stored, self._options)
-        return self._begin(stored)
+        # Who is merely used again does not contradict those who have changed it since.
+        if not self._has_updated:
+            agree(stored, self._options)
+            self._has_updated = self._update
+        return stored
 
     def _begin(self, stored: Mapping[str, str]) -> Session:
         self._stored = stored
@@ -377,14 +388,6 @@ class KVStoreQueue:
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         await self.open_session()
         return await insist(ask, self._options.op_timeout)
-
-    async def _in_slices(self, verb: str, step: Callable[[Any], Awaitable[Any]]) -> int:
-        client = (await self.open_session()).client
-        gone, more = 0, True
-        while more:
-            done, more = await client.ask(verb, step)
-            gone += done
-        return gone
 
     def _readable(self, raw: bytes) -> Any:
         try:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from data_fetcher_core.kv_store.transactional import family_end
-from data_fetcher_core.queue.engine import STEP, Grant, Granted, Reason
+from data_fetcher_core.queue.engine import MOST_READ, STEP, STEP_BYTES, Grant, Granted, Reason
 from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.ordered_keys import sized
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose, next_turn
@@ -78,6 +78,7 @@ class _Taking:
         self.want = want
         self.grants: list[Grant] = []
         self.removed = 0
+        self.weight = 0
         self.suspect = False
         self.leases = step.keys.leases_of(client)
         held = step.family(self.leases, 2)
@@ -112,11 +113,14 @@ class _Taking:
     def _front_of(self, lane: LaneState) -> _Front:
         if lane.name not in self.fronts:
             share = self.want if self.step.state.lanes <= 1 else 1 + self.want // 16
+            share = min(share, MOST_READ)
             self.fronts[lane.name] = _Front(self.step, lane, share)
         return self.fronts[lane.name]
 
     def _wants_more(self) -> bool:
-        return len(self.grants) < self.want and not self.alone and self.removed < STEP
+        if self.alone or self.weight >= STEP_BYTES:
+            return False
+        return len(self.grants) < self.want and self.removed < STEP
 
     def _take_from(self, front: _Front) -> bool:
         """Take one request; whether the lane is to be asked again in this batch."""
@@ -159,6 +163,7 @@ class _Taking:
         self._remove(front, found, key)
         step.put(self.leases + token, lease_value(lane.name, raw))
         step.state.leased += 1
+        self.weight += len(raw)
         lane.in_flight += 1
         lane.criticals = lane.criticals + 1 if found.priority == CRITICAL else 0
         if pace.interval:
@@ -184,7 +189,7 @@ class _Taking:
     def _wait(self, more: bool) -> int | None:
         if len(self.grants) == self.want or self.alone:
             return None
-        if more or self.removed >= STEP:
+        if more or self.removed >= STEP or self.weight >= STEP_BYTES:
             return 0
         self.step.flush()
         instant = self.step.next_instant()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from data_fetcher_core.clock import Clock
@@ -23,9 +24,11 @@ from data_fetcher_core.queue.engine import (
     Addition,
     Admitted,
     Beat,
+    Cleared,
     Dead,
     Forgotten,
     Granted,
+    Insist,
     LaneChange,
     Op,
     Outcome,
@@ -33,11 +36,12 @@ from data_fetcher_core.queue.engine import (
     Settled,
     Settlement,
     Slice,
+    at_once,
     was_forgotten,
 )
-from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.keys import Keys, op_slot
 from data_fetcher_core.queue.nonsense import reads
+from data_fetcher_core.queue.scripted_cancelling import Cancellation
 from data_fetcher_core.queue.scripts import FORGETTING, load_scripts
 from data_fetcher_core.queue.tokens import token_base
 
@@ -88,10 +92,10 @@ class ScriptedEngine:
         pairs = zip(options[::2], options[1::2], strict=True)
         return {name.decode(): value.decode() for name, value in pairs}
 
-    async def forget(self) -> None:
+    async def forget(self, insist: Insist = at_once) -> None:
         """Whoever opens the run finishes this, if it is interrupted."""
         args = {"new_generation": _new_name(), "remembered": REMEMBERED_FORGETS}
-        while await self._send("forget", args):
+        while await insist(partial(self._send, "forget", args)):
             pass
 
     # --- requests ------------------------------------------------------------------------------
@@ -198,62 +202,23 @@ class ScriptedEngine:
         return _slice(await self._operate("purge", op, {"older_than": older_than}))
 
     @reads
-    async def clear(self, op: Op) -> Slice:
+    async def clear(self, op: Op, place: bytes = b"") -> Cleared:
         done, more, unswept = await self._operate("clear", op)
         while unswept:
             unswept = await self._run("sweep_seen")
-        return Slice(done, bool(more))
+        return Cleared(done, b"more" if more else None)
 
     @reads
-    async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
-        """Mark, walk what waits, and leave only the marks of what is in flight."""
-        args = {"forget": int(forget), "id_count": len(ids)}
-        total: int = await self._operate("cancel_mark", op, rest=ids, part=2)
-        if total < 0:
-            await self._cancel_ready(op, args, ids)
-            await self._cancel_delayed(op, args, ids)
-            (total,) = await self._cancel_step("cancel_end", op, args, ids, part=2)
-        return total
+    async def cancel(
+        self, op: Op, ids: Sequence[bytes], forget: bool, insist: Insist = at_once
+    ) -> int:
+        async def send(verb: str, args: Mapping[str, Any], rest: Sequence[bytes], part: int) -> Any:
+            return await insist(partial(self._operate, verb, op, args, rest, part))
 
-    async def _cancel_step(
-        self, verb: str, op: Op, args: Mapping[str, Any], rest: Sequence[bytes], part: int = 1
-    ) -> Any:
-        """Where the step asks for hashes of keys, it is sent again with them."""
-        hashes: dict[bytes, bytes] = {}
-        while True:
-            pairs = [one for pair in hashes.items() for one in pair]
-            *reply, unhashed = await self._operate(verb, op, args, [*rest, *pairs], part=part)
-            if not unhashed:
-                return reply
-            hashes |= {key: wire.seen_hash(seen_from_key(key)) for key in unhashed}
+        async def look(after: bytes) -> Any:
+            return await insist(partial(self._run, "waiting_lanes", {"after": after}))
 
-    async def _cancel_ready(self, op: Op, args: Mapping[str, Any], ids: Sequence[bytes]) -> None:
-        """A lane that is served meanwhile gets a later turn, so that none is missed."""
-        after, visited, more = b"0", set[bytes](), True
-        while more:
-            page = await self._run("waiting_lanes", {"after": after})
-            lanes = [lane for lane in page[1::2] if lane not in visited]
-            more = bool(lanes) or len(page) == 2 * STEP
-            await self._cancel_in_lanes(op, args, lanes, ids)
-            visited.update(lanes)
-            after = page[-2] if page else after
-
-    async def _cancel_in_lanes(
-        self, op: Op, args: Mapping[str, Any], lanes: Sequence[bytes], ids: Sequence[bytes]
-    ) -> None:
-        priority, offset, walks = 1, 0, -1
-        while lanes:
-            place = {"priority": priority, "offset": offset, "walks_seen": walks}
-            named = {**args, **place, "lane_count": len(lanes)}
-            reply = await self._cancel_step("cancel_ready", op, named, [*lanes, *ids])
-            finished, priority, offset, walks = reply
-            lanes = lanes[finished:]
-
-    async def _cancel_delayed(self, op: Op, args: Mapping[str, Any], ids: Sequence[bytes]) -> None:
-        offset, walks = 0, -1
-        while offset >= 0:
-            named = {**args, "offset": offset, "walks_seen": walks}
-            offset, walks = await self._cancel_step("cancel_delayed", op, named, ids)
+        return await Cancellation(ids, forget=forget, send=send, look=look).run()
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -277,8 +242,8 @@ class ScriptedEngine:
         first, found = await self._run("results", args)
         return list(enumerate(wire.read_texts(found), start=int(first)))
 
-    async def trim_results(self, upto: int) -> None:
-        while await self._run("trim_results", {"upto": upto}):
+    async def trim_results(self, upto: int, insist: Insist = at_once) -> None:
+        while await insist(partial(self._run, "trim_results", {"upto": upto})):
             pass
 
     @reads

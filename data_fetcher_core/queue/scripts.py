@@ -26,7 +26,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from data_fetcher_core.queue.engine import STEP, Admission, Move, Outcome, Reason
+from data_fetcher_core.queue.engine import (
+    MOST_READ,
+    STEP,
+    STEP_BYTES,
+    Admission,
+    Move,
+    Outcome,
+    Reason,
+)
 from data_fetcher_core.queue.keys import KINDS, Keys
 from data_fetcher_core.queue.ordering import CRITICAL
 from data_fetcher_core.queue.records import HEADER, VERSION
@@ -68,7 +76,9 @@ CONSTANTS: Mapping[str, int] = {
     "HEADER_SIZE": HEADER.size,
     "LAYOUT": LAYOUT,
     "RECORD_VERSION": VERSION,
+    "MOST_READ": MOST_READ,
     "STEP": STEP,
+    "STEP_BYTES": STEP_BYTES,
 }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 from weakref import WeakSet
 
 from data_fetcher_core.queue.client import Client
@@ -30,21 +33,30 @@ class Session:
     ) -> list[Lease]:
         if not self._greeted:
             await self._greeting.run(self._greet)
+        if self.client.is_leaving:
+            return []
         self._heart.start()
-        return await self.rooms.lease(want, wait, selection, until_drained=until_drained)
+        leases = await self.rooms.lease(want, wait, selection, until_drained=until_drained)
+        # What was granted to who takes leave goes back with the rest.
+        return [] if self.client.is_leaving else leases
 
     async def _greet(self) -> None:
         """What a killed process of this host held is taken up at once, not a lease_ttl later."""
-        await self._heart.beat()
+        await self._see_through(self._heart.beat)
         self._greeted = True
 
     async def sweep(self) -> None:
-        await self._heart.beat()
+        await self._see_through(self._heart.beat)
 
     async def prove(self, *leases: Lease) -> None:
         """Ask the store which are still ours, before one is handed on; of every stream at once."""
         prefetched = (lease for stream in self.streams for lease in stream.prefetched)
-        await self._heart.prove([*leases, *prefetched])
+        await self._see_through(partial(self._heart.prove, [*leases, *prefetched]))
+
+    async def _see_through(self, speak: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Who closes waits for it: a consumer that beats after it has left is there again."""
+        if not self.client.is_leaving:
+            await self.client.batches.start(speak(), "beat")
 
     def _is_alive(self) -> bool:
         return bool(self.client.held) or self.client.is_leasing or self.rooms.anybody

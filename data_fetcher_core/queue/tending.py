@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
 from data_fetcher_core.core import QueueStats
-from data_fetcher_core.kv_store.transactional import family_end
+from data_fetcher_core.kv_store.transactional import count_keys, family_end
 from data_fetcher_core.queue.engine import STEP, Dead, LaneChange, Position
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.lane_state import LaneState
@@ -56,29 +56,7 @@ def purge(step: Step, older_than: int) -> int:
     return len(found)
 
 
-def clear(step: Step) -> int:
-    """Drop a slice of what waits; -1 once nothing is left, seen keys included."""
-    found = step.family(step.keys.ready_lists, STEP)
-    for key, _ in found:
-        _unlist(step, key)
-    if not found:
-        found = step.family(step.keys.delayed_requests, STEP)
-        step.state.delayed -= len(found)
-        for key, _ in found:
-            step.delete(key)
-    step.state.cleared += len(found)
-    step.made_room = step.made_room or bool(found)
-    return len(found) if found else _forget_seen(step)
-
-
-def _forget_seen(step: Step) -> int:
-    found = step.family(step.keys.seen_keys, STEP)
-    for key, _ in found:
-        step.delete(key)
-    return 0 if found else -1
-
-
-def _unlist(step: Step, key: bytes) -> None:
+def unlist(step: Step, key: bytes) -> None:
     """Take a ready request out of the middle of its list."""
     start = len(step.keys.ready_lists) + 2
     lane = step.touch(key[start:-9])
@@ -119,7 +97,7 @@ def walk_wanted(
 
 def _drop(step: Step, key: bytes, raw: bytes, *, forget: bool) -> None:
     if key.startswith(step.keys.ready_lists):
-        _unlist(step, key)
+        unlist(step, key)
     else:
         step.state.delayed -= 1
         step.delete(key)
@@ -224,10 +202,10 @@ def recount(step: Step) -> dict[str, tuple[int, int]]:
 
 def _recount_totals(step: Step, leased: int) -> dict[str, tuple[int, int]]:
     true = {
-        "ready": len(step.family(step.keys.ready_lists)),
-        "delayed": len(step.family(step.keys.delayed_requests)),
+        "ready": count_keys(step.tx, step.keys.ready_lists),
+        "delayed": count_keys(step.tx, step.keys.delayed_requests),
         "leased": leased,
-        "dead": len(step.family(step.keys.dead_letters)),
+        "dead": count_keys(step.tx, step.keys.dead_letters),
     }
     wrong = {n: (getattr(step.state, n), c) for n, c in true.items() if getattr(step.state, n) != c}
     for name, (_, count) in wrong.items():

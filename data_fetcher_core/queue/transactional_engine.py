@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from data_fetcher_core.clock import Clock
@@ -16,16 +17,18 @@ from data_fetcher_core.core import QueueStats
 from data_fetcher_core.errors import StoreError, StoreFull, StoreLost
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.transactional import TransactionalStore, family_end
-from data_fetcher_core.queue import leasing, settling, tending, waking
+from data_fetcher_core.queue import clearing, leasing, settling, tending, waking
 from data_fetcher_core.queue.engine import (
     STEP,
     Addition,
     Admitted,
     Beat,
+    Cleared,
     Dead,
     Forgotten,
     Grant,
     Granted,
+    Insist,
     LaneChange,
     Op,
     Outcome,
@@ -33,6 +36,7 @@ from data_fetcher_core.queue.engine import (
     Settled,
     Settlement,
     Slice,
+    at_once,
     was_forgotten,
 )
 from data_fetcher_core.queue.lane_state import LaneDefaults
@@ -82,16 +86,15 @@ class TransactionalEngine:
         options: dict[str, str] = meta["options"]
         return options
 
-    async def forget(self) -> None:
+    async def forget(self, insist: Insist = at_once) -> None:
         """Whoever opens the run finishes this, if it is interrupted."""
         generation = self._generation
-        await self._store.transact(
-            lambda tx: self._run.begin_to_forget(tx, generation), urgent=True
-        )
-        await self._finish_forgetting()
+        begin = partial(self._run.begin_to_forget, generation=generation)
+        await insist(partial(self._store.transact, begin, urgent=True))
+        await self._finish_forgetting(insist)
 
-    async def _finish_forgetting(self) -> None:
-        while await self._store.transact(self._run.forget_slice, urgent=True):
+    async def _finish_forgetting(self, insist: Insist = at_once) -> None:
+        while await insist(partial(self._store.transact, self._run.forget_slice, urgent=True)):
             pass
 
     # --- requests ------------------------------------------------------------------------------
@@ -215,24 +218,30 @@ class TransactionalEngine:
         done = await self._count(op, "purge", lambda step: tending.purge(step, older_than))
         return Slice(done, more=done == STEP)
 
-    async def clear(self, op: Op) -> Slice:
-        done = await self._count(op, "clear", tending.clear)
-        return Slice(max(done, 0), more=done >= 0)
+    async def clear(self, op: Op, place: bytes = b"") -> Cleared:
+        def run(step: Step) -> tuple[bytes, Cleared]:
+            cleared = clearing.clear(step, place)
+            return clearing.pack(cleared), cleared
 
-    async def cancel(self, op: Op, ids: Sequence[bytes], forget: bool) -> int:
+        return await self._once(op, "clear", run, lambda _, raw: clearing.unpack(raw), urgent=True)
+
+    async def cancel(
+        self, op: Op, ids: Sequence[bytes], forget: bool, insist: Insist = at_once
+    ) -> int:
         """Mark, walk what waits, and leave only the marks of what is in flight.
 
         What was dropped is counted in the operation's own outcome, so that asking again goes on.
         """
-        await self._count(op, "cancel", lambda step: tending.mark(step, ids))
+        mark = partial(tending.mark, names=ids)
+        await insist(partial(self._count, op, "cancel", mark))
         tally = self._keys.op(op.client, "cancel")
         for family in (self._keys.ready_lists, self._keys.delayed_requests):
             start: bytes | None = family
             while start is not None:
                 walk = tending.walk_wanted(start, family, ids, tally, forget=forget)
-                start = await self._step(walk, urgent=True)
+                start = await insist(partial(self._step, walk, urgent=True))
         end = tending.end_cancelling(ids, tally, forget=forget)
-        return ~await self._step(end, urgent=True)
+        return ~await insist(partial(self._step, end, urgent=True))
 
     async def _count(self, op: Op, verb: str, act: Callable[[Step], int]) -> int:
         def run(step: Step) -> tuple[bytes, int]:
@@ -262,7 +271,7 @@ class TransactionalEngine:
         found = await self._step(lambda step: step.tx.range(start, end, want))
         return [(number_at(key, len(family)), value) for key, value in found]
 
-    async def trim_results(self, upto: int) -> None:
+    async def trim_results(self, upto: int, insist: Insist = at_once) -> None:
         start, end = self._keys.results, self._keys.result(upto + 1)
 
         def run(step: Step) -> bool:
@@ -270,7 +279,7 @@ class TransactionalEngine:
             step.tx.delete_many([key for key, _ in found])
             return len(found) == STEP
 
-        while await self._step(run, urgent=True):
+        while await insist(partial(self._step, run, urgent=True)):
             pass
 
     async def stats(self) -> QueueStats:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from data_fetcher_core.queue.batching import copy_error
 from data_fetcher_core.queue.client import Client, Served
 from data_fetcher_core.queue.fasting import Fasting
 from data_fetcher_core.queue.lease import Lease
@@ -90,7 +91,7 @@ class WaitingRooms:
             if served.leases:
                 return served.leases
             if served.unreadable or served.wait == 0:
-                # A step's worth was in the way, and is gone.
+                # Something was in the way, and is gone.
                 continue
             left = deadline - now()
             if left <= 0 or self.closed or (until_drained and served.drained):
@@ -118,7 +119,7 @@ class WaitingRooms:
     ) -> list[Lease]:
         async with self._seat(room, want, until_drained=until_drained) as waiter:
             await self._until_served(waiter, left)
-            return waiter.got.result() if waiter.got.done() else []
+            return _leases_of(waiter)
 
     @asynccontextmanager
     async def _seat(self, room: _Room, want: int, *, until_drained: bool) -> AsyncIterator[_Waiter]:
@@ -206,6 +207,17 @@ class WaitingRooms:
 def _has_got(waiter: _Waiter) -> bool:
     got = waiter.got
     return got.done() and not got.cancelled() and got.exception() is None
+
+
+def _leases_of(waiter: _Waiter) -> list[Lease]:
+    """What it has got by now, or the error that ended its waiting."""
+    if not waiter.got.done():
+        return []
+    error = waiter.got.exception()
+    if isinstance(error, Exception):
+        # One object for all, kept by each, would keep each caller's leases by its traceback.
+        raise copy_error(error)
+    return waiter.got.result()
 
 
 def _dismiss(room: _Room) -> None:

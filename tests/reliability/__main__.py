@@ -7,7 +7,6 @@ part: a command that is to show it has not been run, or a test of it was skipped
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.reliability.kept import Kept, load, save
 from tests.reliability.progress import Teller
 from tests.reliability.proving import Prover
 from tests.reliability.rendering import line_words, markdown, wants
+from tests.reliability.running import be_interruptible
 from tests.reliability.selecting import files_about
 
 DOCS = ROOT / "docs"
@@ -161,8 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Either way what it has started is ended with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    be_interruptible()
     try:
         sys.exit(main())
     except KeyboardInterrupt:

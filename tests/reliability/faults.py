@@ -404,8 +404,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "poison",
             "the account closes; at most 1 % delivered again by kills and outages (counted apart: "
             "what a poison takes with it each of five times, and what is given back by a process "
-            "that is stopped), and at most 1 % handled to the end again, whatever the cause; drained "
-            "two leases after the last fault; enqueue p99 ≤ 50 ms outside outages (on SQLite, with one writer at a time, 0.25 s)",
+            "that is stopped), and at most 1 % handled to the end again, whatever the cause; "
+            "drained two leases after the last fault; enqueue p99 ≤ 50 ms outside outages (on "
+            "SQLite, with one writer at a time, 0.25 s)",
             ("chaos long", "chaos long on SQLite"),
         ),
         Fault(

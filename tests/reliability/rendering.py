@@ -36,10 +36,10 @@ measure the others. *The account closes* means: what was
 accepted is completed, dead or still queued; lost 0; nothing appears that nobody sent; whatever was
 done twice has a cause that was noted.
 
-How to read a row: `lost 0 (= 0, 4 ×)` was measured four times, the worst was 0, and it had to be 0; a
-figure that is *told* is held to no bound. A row has held *in part* while a command that is to show
-it has not been run, or a test of it was skipped; what it *wants* stands beside it. A date under
-*yes* says that some of the figures are from that day. All figures are in
+How to read a row: `lost 0 (= 0, 4 ×)` was measured four times, the worst was 0, and it had to be 0;
+a figure that is *told* is held to no bound. A row has held *in part* while a command that is to
+show it has not been run, or a test of it was skipped; what it *wants* stands beside it. A date
+under *yes* says that some of the figures are from that day. All figures are in
 [figures.json](reliability/figures.json), and what the commands printed is at the end."""
 
 _KEPT_BY_HAND = """\

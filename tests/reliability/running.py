@@ -31,6 +31,13 @@ class Ran(NamedTuple):
     text: str
 
 
+def be_interruptible() -> None:
+    """By Ctrl-C, by SIGTERM, and where a shell has started us in the background, ignoring Ctrl-C:
+    what we start would ignore it, too, and outlive us."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
 def run(words: Sequence[str], patience: float, log: Path, glance: Callable[[], None]) -> Ran:
     """``glance`` is called now and then, to say how far it is."""
     start = time.monotonic()

@@ -46,6 +46,21 @@ def mentioned_by(path: Path, test: str) -> set[str]:
     return {row for function in functions for row in mentioned(function)} or mentioned(tree)
 
 
+def showing_tests(folder: Path = TESTS_FOLDER) -> dict[str, set[str]]:
+    """By name, with the rows that each names itself: none, where others do that for it."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if is_test(node) and asks_for_the_fixture(node):
+                found.setdefault(getattr(node, "name", ""), set()).update(mentioned(node))
+    return found
+
+
+def is_test(node: ast.AST) -> bool:
+    function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    return function and getattr(node, "name", "").startswith("test_")
+
+
 def shown(tree: ast.AST) -> Iterator[str]:
     """Whatever is given to ``shows`` as a row, known or not."""
     for node in ast.walk(tree):

@@ -23,10 +23,8 @@ from pathlib import Path
 from tests.evidence import Evidence
 from tests.simulation.ablations import ALL, BY_NAME, Ablation
 from tests.simulation.plan import KINDS, SMALL, WHOLE, Plan, Size, draw
-from tests.simulation.running import Summary, find, run_many, simulate, skew_clocks
-from tests.simulation.showing import report
-from tests.simulation.shrinking import shrink
-from tests.simulation.world import Result
+from tests.simulation.replaying import replay
+from tests.simulation.running import Summary, find, run_many, skew_clocks
 
 FOUND_WITHIN = 2_000
 _SKEWED = 50
@@ -188,24 +186,9 @@ def _named(failures: Sequence[tuple[int, str]]) -> str:
 
 
 def _replay(plan: Plan, world: str, ablation: Ablation | None = None) -> bool:
-    result = simulate(plan, world, ablation)
-    if not result.violations:
-        print(f"{result.plan} ({world} world, trace {result.trace[:12]}): every promise held")
-        return True
-    small = " --small" if len(plan.jobs) == SMALL.requests else ""
-    print(f"seed {plan.seed} broke a promise; again: --seed {plan.seed} --world {world}{small}")
-    print(*report(_shortened(result, world, ablation), world), sep="\n")
-    return False
-
-
-def _shortened(result: Result, world: str, ablation: Ablation | None) -> Result:
-    rules = {violation.rule for violation in result.violations}
-
-    def fails(plan: Plan) -> bool:
-        found = simulate(plan, world, ablation).violations
-        return any(violation.rule in rules for violation in found)
-
-    return simulate(shrink(result.plan, fails), world, ablation)
+    held, told = replay(plan, world, ablation)
+    print(told)
+    return held
 
 
 # --- what is broken on purpose -----------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Deliberately broken variants: each takes away one thing that a promise rests on.
 
 They patch the real code while a world runs. A simulation that does not find one of these has not
-looked. ``breaks`` is the number of a promise in docs/guarantees.md; ``hint`` is a seed that shows
-it, to look at first.
+looked. ``breaks`` is the number of a promise in docs/guarantees.md, and ``shown_by`` are the rules
+that a world breaks by it; ``hint`` is a seed that shows it, to look at first.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from data_fetcher_core.queue.engine import (
     Slice,
 )
 from data_fetcher_core.queue.settlements import Settler
+from tests.histories import Violation
+from tests.simulation.rules import CRASHED, STUCK
 
 Engine = engines.TransactionalEngine
 Patch = tuple[Any, str, Any]
@@ -45,6 +47,7 @@ Patch = tuple[Any, str, Any]
 class Ablation:
     name: str
     breaks: str
+    shown_by: frozenset[str]
     patches: Sequence[Patch]
     hint: int = 0
     world: str = "queue"
@@ -55,6 +58,11 @@ class Ablation:
             for owner, name, value in self.patches:
                 stack.enter_context(patch.object(owner, name, value))
             yield
+
+    def is_shown_by(self, violations: Sequence[Violation]) -> bool:
+        """A variant that crashes shows nothing: whatever crashes is found, looked for or not."""
+        rules = {violation.rule for violation in violations}
+        return CRASHED not in rules and bool(rules & self.shown_by)
 
 
 # --- settling ----------------------------------------------------------------------------------
@@ -292,8 +300,11 @@ async def _trim_first(self: Any) -> bool:
     return False
 
 
-def _named(name: str, breaks: str, *patches: Patch, world: str = "queue") -> Ablation:
-    return Ablation(name, breaks, patches, _HINTS.get(name, 0), world)
+def _named(
+    name: str, breaks: str, shown_by: str, *patches: Patch, world: str = "queue"
+) -> Ablation:
+    rules = frozenset(shown_by.split(", "))
+    return Ablation(name, breaks, rules, patches, _HINTS.get(name, 0), world)
 
 
 # Where each was found first, the last time that all were looked for.
@@ -317,42 +328,112 @@ _HINTS = {
     "trimmed before written": 61,
 }
 ALL: Sequence[Ablation] = (
-    _named("unfenced settle", "3", (settling, "settle", _settle_unfenced)),
-    _named("children after the settlement", "4", (Engine, "settle", _children_after)),
-    _named("children before the settlement", "4", (Engine, "settle", _children_before)),
-    _named("acknowledged before it is kept", "1", (Engine, "settle", _acknowledge_first)),
-    _named("a retry loses the request", "1", (Engine, "settle", _lose_on_retry)),
-    _named("giving back spends an attempt", "12", (Settler, "give_back", _give_back_charged)),
-    _named("in flight is not counted back", "1", (settling, "_take_back", _take_back_uncounted)),
-    _named("no rollback", "4", (memory._MemoryTransaction, "undo", _no_undo)),
-    _named("no operation ids", "6", (Engine, "_once", _run_again)),
-    _named("late operations are run", "6", (Engine, "_once", _run_late)),
-    _named("checkpoint before its requests", "4", (Engine, "add", _checkpoint_first)),
-    _named("keys before their requests", "5", (Engine, "add", _keys_first)),
-    _named("keys are not remembered", "5", (settling._Seen, "remember", lambda *_: None)),
-    _named("delays are cut short", "9", (step.Step, "make_wait", _wait_half)),
+    _named(
+        "unfenced settle",
+        "3",
+        "settled by a zombie, ended twice",
+        (settling, "settle", _settle_unfenced),
+    ),
+    _named("children after the settlement", "4", "torn, lost", (Engine, "settle", _children_after)),
+    _named(
+        "children before the settlement",
+        "4",
+        "torn, ended twice",
+        (Engine, "settle", _children_before),
+    ),
+    _named(
+        "acknowledged before it is kept",
+        "1",
+        "acknowledged and not kept",
+        (Engine, "settle", _acknowledge_first),
+    ),
+    _named("a retry loses the request", "1", "lost", (Engine, "settle", _lose_on_retry)),
+    _named(
+        "giving back spends an attempt",
+        "12",
+        "charged for nothing",
+        (Settler, "give_back", _give_back_charged),
+    ),
+    _named(
+        "in flight is not counted back",
+        "1",
+        "the counts are wrong",
+        (settling, "_take_back", _take_back_uncounted),
+    ),
+    _named("no rollback", "4", STUCK, (memory._MemoryTransaction, "undo", _no_undo)),
+    _named(
+        "no operation ids", "6", "ended twice, key accepted twice", (Engine, "_once", _run_again)
+    ),
+    _named("late operations are run", "6", "ended twice", (Engine, "_once", _run_late)),
+    _named(
+        "checkpoint before its requests", "4", "saved apart", (Engine, "add", _checkpoint_first)
+    ),
+    _named(
+        "keys before their requests", "5", "lost, key accepted twice", (Engine, "add", _keys_first)
+    ),
+    _named(
+        "keys are not remembered",
+        "5",
+        "key accepted twice",
+        (settling._Seen, "remember", lambda *_: None),
+    ),
+    _named("delays are cut short", "9", "early", (step.Step, "make_wait", _wait_half)),
     _named(
         "reaped in spite of heartbeats",
         "2",
+        "two holders",
         (Watchlist, "silent", _silent_anyhow),
         (Engine, "reap", _reap_anyhow),
     ),
-    _named("nobody is reaped", "1", (sweeping.Heart, "take_up", _nobody)),
-    _named("a zombie hands out", "2", (client.Client, "is_doubtful", _undoubted)),
-    _named("an old question ends a silence", "2", (client.Client, "has_heard", _heard_by_question)),
-    _named("deaths are not counted", "7", (settling, "count_death", _deathless)),
-    _named("what nobody holds is kept", "1", (sweeping.Heart, "reconcile", _nobody)),
-    _named("drained while in flight", "1", (leasing._Taking, "granted", _drained_early)),
-    _named("tokens are used again", "3", (engines, "token_base", _one_base)),
-    _named("gates never open", "11", (step.Step, "_open_gates", _shut_gates)),
-    _named("answers are mixed up", "6", (Batcher, "_send_batch", _send_mixed_up)),
-    _named("links after their page", "21", (Worker, "_complete", _links_after), world="fetch"),
+    _named("nobody is reaped", "1", STUCK, (sweeping.Heart, "take_up", _nobody)),
+    _named(
+        "a zombie hands out",
+        "2",
+        "two holders, came back",
+        (client.Client, "is_doubtful", _undoubted),
+    ),
+    _named(
+        "an old question ends a silence",
+        "2",
+        "two holders, settled by a zombie",
+        (client.Client, "has_heard", _heard_by_question),
+    ),
+    _named("deaths are not counted", "7", STUCK, (settling, "count_death", _deathless)),
+    _named("what nobody holds is kept", "1", STUCK, (sweeping.Heart, "reconcile", _nobody)),
+    _named(
+        "drained while in flight",
+        "1",
+        "ended before it was drained",
+        (leasing._Taking, "granted", _drained_early),
+    ),
+    _named("tokens are used again", "3", "token given twice", (engines, "token_base", _one_base)),
+    _named("gates never open", "11", STUCK, (step.Step, "_open_gates", _shut_gates)),
+    _named(
+        "answers are mixed up",
+        "6",
+        "ended twice, key accepted twice",
+        (Batcher, "_send_batch", _send_mixed_up),
+    ),
+    _named(
+        "links after their page",
+        "21",
+        "in the index",
+        (Worker, "_complete", _links_after),
+        world="fetch",
+    ),
     _named(
         "a turn after its checkpoint",
         "20",
+        "fetched again",
         (feeding.Feeder, "_settle", _turn_after_its_checkpoint),
         world="fetch",
     ),
-    _named("trimmed before written", "22", (Exporter, "_export_page", _trim_first), world="fetch"),
+    _named(
+        "trimmed before written",
+        "22",
+        "in the index",
+        (Exporter, "_export_page", _trim_first),
+        world="fetch",
+    ),
 )
 BY_NAME = {ablation.name: ablation for ablation in ALL}

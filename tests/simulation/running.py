@@ -125,10 +125,10 @@ def _end_with_parent() -> None:
 
 
 def find(ablation: Ablation, seeds: Iterable[int], size: Size = WHOLE) -> Result | None:
-    """The first of these seeds that shows it."""
+    """The first of these seeds that shows it, in the way in which it must show."""
     for seed in seeds:
         result = simulate(draw(seed, size), ablation.world, ablation)
-        if result.violations:
+        if ablation.is_shown_by(result.violations):
             return result
     return None
 

@@ -17,7 +17,8 @@ from unittest.mock import patch
 
 from anyio._backends._asyncio import _task_states
 
-from data_fetcher_core.queue import settling
+from data_fetcher_core.errors import DataFetcherError
+from data_fetcher_core.queue import settling, sweeping
 from data_fetcher_core.queue.consumers import Whereabouts
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
 from tests.histories import DONE, UNKNOWN, Event, Recorder, Violation
@@ -26,6 +27,7 @@ from tests.simulation.loop import OWNER, Stuck, VirtualLoop, start_in
 from tests.simulation.network import Server
 from tests.simulation.plan import SILENCE, TROUBLE, Fault, Plan
 from tests.simulation.process import EPOCH, Process, SkewedClock
+from tests.simulation.rules import CRASHED, STUCK
 
 # Virtual seconds; a world at peace is at rest after half a minute or so.
 _UNTIL = 120.0
@@ -103,11 +105,12 @@ class World(ABC):
                 self.plan.seed, clock_of=self._wall_of, here=_here, status=self._status_of
             ),
             self._hearing(),
+            self._noticing_hearts_that_fail(),
         ):
             try:
                 self.loop.run_until_complete(self._conduct())
             except Stuck as stuck:
-                self.tell(Violation("stuck", "", str(stuck)))
+                self.tell(Violation(STUCK, "", str(stuck)))
             result = self._result()
             _bury(self.loop, self.all)
         return result
@@ -119,14 +122,24 @@ class World(ABC):
             self.at(fault.at, lambda fault=fault: self._apply(fault))  # type: ignore[misc]
         self.at(TROUBLE, self._heal)
         await self._at_rest.wait()
-        await self.audit()
+        try:
+            await self.audit()
+        except Exception as error:  # noqa: BLE001 - it is looked at like all that crashes
+            self._tell_of_crash("", "the audit", error)
 
     def at(self, when: float, act: Callable[[], object]) -> None:
         self.loop.call_at(when, act, context=self.loop.outside)
 
     def tell(self, violation: Violation) -> None:
-        if len(self.violations) < _MOST_TOLD:
+        if not self._has_told_enough:
             self.violations.append(violation)
+
+    def _tell_of_crash(self, name: str, what: str, error: Exception) -> None:
+        self.tell(Violation(CRASHED, name, f"{what}: {error!r}"))
+
+    @property
+    def _has_told_enough(self) -> bool:
+        return len(self.violations) >= _MOST_TOLD
 
     def _result(self) -> Result:
         self._note_silences()
@@ -157,11 +170,12 @@ class World(ABC):
         try:
             is_over = await life.live()
         except Exception as error:  # noqa: BLE001 - a process must not fail, whatever is done to it
-            self.tell(Violation("unexpected error", process.name, f"{error!r}"))
+            self._tell_of_crash(process.name, "its process", error)
         process.dead = True
         self.recorder.begin("silent", process.name, outcome=DONE if is_over else UNKNOWN)
         self.server.note(f"end {process.name}")
-        if is_over:
+        # Where all crash again and again, ever more dead ones would be judged by ever new ones.
+        if is_over or self._has_told_enough:
             self._finish(process.number)
         else:
             self.at(self.loop.time() + 0.1, lambda: self._start(process.number))
@@ -269,6 +283,22 @@ class World(ABC):
             patch.object(TransactionalEngine, "_count_beat", count_beat),
             patch.object(settling, "leave", leave_for_good),
         ):
+            yield
+
+    @contextmanager
+    def _noticing_hearts_that_fail(self) -> Iterator[None]:
+        """A heart goes on whatever happens to it: what fails there would show nowhere else."""
+        plain = sweeping.Heart.beat
+
+        async def beat(heart: Any) -> None:
+            try:
+                await plain(heart)
+            except Exception as error:
+                if not isinstance(error, DataFetcherError):
+                    self._tell_of_crash("", "a heart", error)
+                raise
+
+        with patch.object(sweeping.Heart, "beat", beat):
             yield
 
     def _note_silences(self) -> None:

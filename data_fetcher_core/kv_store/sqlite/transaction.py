@@ -23,6 +23,7 @@ _ROWS = 64
 _UNLIMITED = -1
 _MOST = 2**62
 
+_COUNT = "SELECT count(*) FROM kv WHERE k >= ? AND k < ?"
 _RANGE = "SELECT k, v FROM kv WHERE k >= ? AND k < ? ORDER BY k LIMIT ?"
 
 
@@ -60,6 +61,9 @@ class SQLiteTransaction:
             raise self._damaged("its rows are not in order")
         self._found.update(keys[1:])
         return pairs
+
+    def count(self, start: bytes, end: bytes) -> int:
+        return int(self._rows(_COUNT, (start, end))[0][0])
 
     def put_many(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         for part in self._writable(pairs):

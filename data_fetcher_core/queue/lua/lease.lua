@@ -49,6 +49,7 @@ promote()
 
 local held = redis.call('HLEN', leased)
 local grants, granting, removed, suspect, alone = {}, {}, 0, 0, false
+local weight = 0
 
 -- One death from the limit: held alone, so that no neighbour dies with it.
 local function is_suspect(record)
@@ -84,6 +85,7 @@ end
 local function grant(lane, list)
   grants[#grants + 1] = lane.envelope .. list.record.raw
   granting[#grants] = lane
+  weight = weight + #list.record.raw
   alone = is_suspect(list.record)
   pass(list)
   count('ready', -1)
@@ -125,7 +127,7 @@ end
 local back = {}
 
 local function wants_more()
-  return #grants < want and removed < STEP and not alone
+  return #grants < want and removed < STEP and weight < STEP_BYTES and not alone
 end
 
 local function open_lane(lane)
@@ -154,7 +156,7 @@ local function visit(lanes)
 end
 
 local function share_among(lane_total)
-  share = math.ceil((want - #grants) / math.max(lane_total, 1)) + 1
+  share = math.min(math.ceil((want - #grants) / math.max(lane_total, 1)), MOST_READ) + 1
 end
 
 local function in_order(lanes)
@@ -211,7 +213,7 @@ end
 -- The instant at which something else may become leasable.
 local function next_change()
   if #grants == want or alone then return -1 end
-  if may_be_due or removed >= STEP then return 0 end
+  if may_be_due or removed >= STEP or weight >= STEP_BYTES then return 0 end
   local at = math.huge
   local due = redis.call('ZRANGE', delayed, promoted, promoted, 'WITHSCORES')
   local gate = redis.call(

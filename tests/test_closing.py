@@ -1,0 +1,182 @@
+"""Closing in the midst of whatever is under way: nothing is left, and nothing comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_fetcher_core import open_queue
+from data_fetcher_core.queue import KVStoreQueue
+from data_fetcher_core.testing import ManualClock
+from tests.conftest import MakeQueue
+from tests.harness import background, client_of, foreign_tasks, is_lost, items, places, spin
+
+HOUR = 3600.0
+STEPS = 40
+
+
+class Gate:
+    """A verb of an engine that waits at a gate, on its way there or on its way back."""
+
+    def __init__(self, verb: Callable[..., Awaitable[Any]], *, on_the_way_back: bool) -> None:
+        self._verb = verb
+        self._late = on_the_way_back
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, *asked: Any) -> Any:
+        answer = await self._verb(*asked) if self._late else None
+        self.reached.set()
+        await self.opened.wait()
+        return answer if self._late else await self._verb(*asked)
+
+
+async def gate_at(
+    queue: KVStoreQueue, verb: str, patch: pytest.MonkeyPatch, *, on_the_way_back: bool = False
+) -> Gate:
+    engine = (await client_of(queue)).engine
+    gate = Gate(getattr(engine, verb), on_the_way_back=on_the_way_back)
+    patch.setattr(engine, verb, gate)
+    return gate
+
+
+async def close_at(gate: Gate, queue: KVStoreQueue) -> None:
+    """Close while somebody waits at the gate, and let him go on meanwhile."""
+    await gate.reached.wait()
+    async with background(queue.close()) as closing:
+        await spin()
+        gate.opened.set()
+        await closing
+
+
+async def consumers(witness: KVStoreQueue) -> list[bytes]:
+    """All but the one who looks."""
+    client = await client_of(witness)
+    return [
+        name for name in (await client.engine.beat(client.name)).consumers if name != client.name
+    ]
+
+
+async def test_the_first_lease_is_greeted_while_the_queue_closes(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, witness = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    gate = await gate_at(queue, "beat", monkeypatch)
+    known = foreign_tasks(set())
+    async with background(queue.lease(wait=HOUR)) as leasing:
+        await close_at(gate, queue)
+        assert foreign_tasks(known | {leasing}) == set()
+        assert await consumers(witness) == []
+        assert await leasing == []
+    await spin()
+    assert (foreign_tasks(known), await consumers(witness)) == (set(), [])
+    assert await places(witness) == {"ready": 1}
+
+
+async def test_a_run_that_is_forgotten_during_the_first_lease_leaves_no_heart(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue()
+    gate = await gate_at(queue, "beat", monkeypatch)
+    known = foreign_tasks(set())
+    async with background(queue.lease(wait=HOUR)) as leasing:
+        await gate.reached.wait()
+        async with background(queue.forget()) as forgetting:
+            await spin()
+            gate.opened.set()
+            await forgetting
+        assert await leasing == []
+    await spin()
+    assert foreign_tasks(known) == set()
+
+
+async def test_who_sweeps_while_the_queue_closes_does_not_come_back(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, witness = make_queue(), make_queue()
+    gate = await gate_at(queue, "beat", monkeypatch)
+    async with background(queue.sweep()) as sweeping:
+        await close_at(gate, queue)
+        await sweeping
+    assert await consumers(witness) == []
+
+
+async def test_who_proves_a_lease_while_the_queue_closes_does_not_come_back(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, witness = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    (lease,) = await queue.lease()
+    gate = await gate_at(queue, "beat", monkeypatch)
+    clock.advance(HOUR)
+    async with background(is_lost(lease.confirm())) as proving:
+        await close_at(gate, queue)
+        await proving
+    assert await is_lost(lease.complete())
+    assert await consumers(witness) == []
+    assert await places(witness) == {"ready": 1}
+
+
+async def test_a_lease_that_a_close_overtakes_is_none(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, witness = make_queue(), make_queue()
+    await queue.enqueue(["x"])
+    gate = await gate_at(queue, "lease", monkeypatch, on_the_way_back=True)
+    async with background(queue.lease()) as leasing:
+        await close_at(gate, queue)
+        assert await leasing == []
+    assert await places(witness) == {"ready": 1}
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "not open yet"])
+@pytest.mark.parametrize("verb", ["lease", "sweep"])
+async def test_closed_at_any_step_of_its_first_verb(
+    make_queue: MakeQueue, verb: str, is_open: bool
+) -> None:
+    witness = make_queue()
+    await witness.enqueue(["x"])
+    for steps in range(1, STEPS):
+        queue = make_queue()
+        if is_open:
+            await queue.open_session()
+        known = foreign_tasks(set())
+        async with background(getattr(queue, verb)()) as asking:
+            await spin(steps)
+            is_overtaken = not asking.done()
+            await queue.close()
+            assert foreign_tasks(known | {asking}) == set(), steps
+            assert await consumers(witness) == [], steps
+            answer = await asking
+        assert not (verb == "lease" and is_overtaken and answer), steps
+        assert (await consumers(witness), await places(witness)) == ([], {"ready": 1}), steps
+        assert foreign_tasks(known) == set(), steps
+
+
+@pytest.mark.parametrize("wait", [0.0, HOUR])
+async def test_a_store_that_was_closed_with_its_queue_stays_closed(
+    tmp_path: Path, wait: float
+) -> None:
+    url = f"sqlite:///{tmp_path / 'run.db'}"
+    for steps in range(1, STEPS):
+        queue = open_queue(url, run_id="r")
+        async with background(queue.lease(wait=wait)) as leasing:
+            await spin(steps)
+            await queue.close()
+            await leasing
+        assert repr(queue._store).endswith("closed)"), steps
+
+
+async def test_a_queue_whose_first_lease_was_overtaken_can_be_used_again(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue()
+    await queue.enqueue(["x"])
+    async with background(queue.lease()):
+        await spin(1)
+        await queue.close()
+    assert items(await queue.lease()) == ["x"]
