@@ -62,11 +62,14 @@ WEB = Group(
 )
 RECORDS = Group(
     "records",
-    _in("kv_store", "values")
-    + _in(
-        "queue",
-        "records ordered_keys keys ordering lane_state identity tokens outcomes entries options "
-        "selection run_meta serializers",
+    (
+        "checking",
+        *_in("kv_store", "values"),
+        *_in(
+            "queue",
+            "records ordered_keys keys ordering lane_state identity tokens outcomes entries "
+            "options selection run_meta serializers lane_changes",
+        ),
     ),
     (
         *_tests(
@@ -79,11 +82,11 @@ RECORDS = Group(
 ENGINE = Group(
     "engine",
     _in("kv_store", "memory transactional")
-    + _in("queue", "step leasing settling sweeping tending run_steps transactional_engine")
-    + _in("queue", "batching"),
+    + _in("queue", "step leasing settling sweeping tending clearing run_steps")
+    + _in("queue", "transactional_engine batching slices"),
     (
         *_tests(
-            "asked_again batching bounds cancel_marks cancellation conformance consumers "
+            "asked_again batching bounds cancel_marks cancellation closing conformance consumers "
             "faults_records faults_time forgotten kv_values layout lease_register looking "
             "lowered_limits order promises records requirements retry runs_again "
             "step step_outcomes streams tending values waiting"
