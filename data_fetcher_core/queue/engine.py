@@ -19,7 +19,7 @@ T = TypeVar("T")
 # No step is larger than this, so that no step stops the store for long.
 STEP = 1_000
 # Nor heavier, as long as it can be cut: it must be sent, and answered, in a part of op_timeout.
-STEP_BYTES = 8 * 2**20
+STEP_BYTES = 16 * 2**20
 # How many records of a list are read at once: they may be large, too.
 MOST_READ = 128
 MOST_CHILDREN = 10_000
