@@ -136,6 +136,24 @@ async def test_a_close_that_was_cancelled_can_be_finished(
             return
 
 
+async def test_a_queue_whose_close_was_cut_short_can_be_used(
+    make_queue: MakeQueue, steps: Steps
+) -> None:
+    store = make_queue()._store
+    for step in steps():
+        queue = make_queue(f"fetch:{step}", store=store)
+        await queue.enqueue(["a", "b"])
+        left = await queue.lease()
+        cut_short = await cancelled_after(step, queue.close())
+        await _the_queue_goes_on(queue)
+        await settled(queue)
+        await queue.close()
+        assert await places(queue) == {"ready": 2}, left
+        if not cut_short:
+            return
+    raise AssertionError("it never got through")
+
+
 async def test_a_forget_that_was_cancelled_can_be_finished(
     make_queue: MakeQueue, steps: Steps
 ) -> None:

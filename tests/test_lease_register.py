@@ -21,7 +21,6 @@ from tests.harness import (
     accounted,
     as_time_passes,
     background,
-    cancelled_after,
     client_of,
     impatient,
     places,
@@ -306,20 +305,6 @@ async def test_a_queue_whose_close_failed_can_be_used(
     assert await places(make_queue()) == {"ready": 2}
     with pytest.raises(LeaseLost):
         await left[0].complete()
-
-
-async def test_a_queue_whose_close_was_cut_short_can_be_used(make_queue: MakeQueue) -> None:
-    for steps in range(1, 200):
-        queue = make_queue(namespace=f"fetch:{steps}")
-        await queue.enqueue(["a", "b"])
-        left = await queue.lease()
-        cut_short = await cancelled_after(steps, queue.close())
-        await _goes_on(queue)
-        await queue.close()
-        assert await places(queue) == {"ready": 2}, left
-        if not cut_short:
-            return
-    raise AssertionError("it never came through")
 
 
 async def _goes_on(queue: KVStoreQueue) -> None:
