@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,59 @@ async def test_a_run_that_is_forgotten_during_the_first_lease_leaves_no_heart(
     assert foreign_tasks(known) == set()
 
 
+@pytest.mark.parametrize("wait", [0.0, HOUR])
+async def test_who_waits_when_a_run_is_forgotten_goes_without_and_may_wait_again(
+    make_queue: MakeQueue, wait: float
+) -> None:
+    witness = make_queue()
+    for steps in range(1, STEPS):
+        queue = make_queue()
+        await queue.enqueue(range(3))
+        held = await queue.lease(3)
+        known = foreign_tasks(set())
+        async with background(queue.lease(wait=wait)) as leasing:
+            await spin(steps)
+            await queue.forget()
+            assert await leasing == [], steps
+        assert foreign_tasks(known) == set(), steps
+        assert [await is_lost(lease.complete()) for lease in held] == [True] * 3
+        async with background(queue.lease(wait=HOUR)) as leasing:
+            await spin()
+            await witness.enqueue(["anew"])
+            assert items(await leasing) == ["anew"], steps
+        await queue.forget()
+        assert (await consumers(witness), await places(witness)) == ([], {}), steps
+
+
+async def test_a_queue_that_closes_when_the_first_who_opens_it_gives_up_stays_closed(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for the same opening; the next of them would go on with it afterwards."""
+    queue, opening = make_queue(), asyncio.Event()
+
+    async def never(*_: Any) -> Any:
+        opening.set()
+        await asyncio.sleep(HOUR)
+
+    async def give_up_and_close() -> None:
+        with suppress(asyncio.CancelledError):
+            await queue.stats()
+        await queue.close()
+
+    known = foreign_tasks(set())
+    with monkeypatch.context() as patch:
+        patch.setattr(queue._engine, "open", never)
+        closing = asyncio.ensure_future(give_up_and_close())
+        await opening.wait()
+    async with background(queue.lease(wait=HOUR)) as leasing:
+        await spin()
+        closing.cancel()
+        await closing
+        assert foreign_tasks(known | {leasing}) == set()
+        assert await leasing == []
+    assert (foreign_tasks(known), queue.session_at_hand()) == (set(), None)
+
+
 async def test_who_sweeps_while_the_queue_closes_does_not_come_back(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,10 +188,15 @@ async def test_a_lease_that_a_close_overtakes_is_none(
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "not open yet"])
-@pytest.mark.parametrize("verb", ["lease", "sweep"])
+@pytest.mark.parametrize("verb", ["lease", "lease other lanes, patiently", "sweep"])
 async def test_closed_at_any_step_of_its_first_verb(
     make_queue: MakeQueue, verb: str, is_open: bool
 ) -> None:
+    begin: Mapping[str, Callable[[KVStoreQueue], Coroutine[Any, Any, Any]]] = {
+        "lease": lambda queue: queue.lease(),
+        "lease other lanes, patiently": lambda queue: queue.lease(wait=HOUR, lanes=["other"]),
+        "sweep": lambda queue: queue.sweep(),
+    }
     witness = make_queue()
     await witness.enqueue(["x"])
     for steps in range(1, STEPS):
@@ -145,7 +204,7 @@ async def test_closed_at_any_step_of_its_first_verb(
         if is_open:
             await queue.open_session()
         known = foreign_tasks(set())
-        async with background(getattr(queue, verb)()) as asking:
+        async with background(begin[verb](queue)) as asking:
             await spin(steps)
             is_overtaken = not asking.done()
             await queue.close()

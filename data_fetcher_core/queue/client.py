@@ -337,15 +337,11 @@ class Client:
         task.add_done_callback(lambda _: self._leaving.discard(settlement.token))
         return task
 
-    async def stop(self) -> None:
-        """Begin nothing more, and let what is on its way arrive."""
+    async def close(self) -> None:
+        """Let what is on its way arrive, give back what is held, and be forgotten."""
         self.is_leaving = True
         await self.tasks.cancel()
         await self.batches.finish()
-
-    async def close(self) -> None:
-        """Give back what is held, and be forgotten."""
-        await self.stop()
         for lease in list(self.held.values()):
             lease.state = LeaseState.LOST
         self.held.clear()

@@ -83,7 +83,6 @@ class KVStoreQueue:
         # Those that were to be closed, and whose leave the store has not heard of.
         self._leaving: list[Session] = []
         self._opening: Together[Session] = Together()
-        self._is_opening = False
         self._has_updated = False
         self._stored: Mapping[str, str] = {}
         self.is_shut = False
@@ -220,7 +219,8 @@ class KVStoreQueue:
     async def trim_results(self, upto: int) -> None:
         """Drop results up to this number, once they are safe elsewhere."""
         number = check_count(upto, "upto")
-        await self._engine.trim_results(number, self._ask)
+        await self.open_session()
+        await self._engine.trim_results(number, self._insist)
 
     # --- dead letters --------------------------------------------------------------------------
 
@@ -296,12 +296,13 @@ class KVStoreQueue:
         return await slices.clear((await self.open_session()).client)
 
     async def forget(self) -> None:
-        """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew."""
+        """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew.
+
+        The queue is closed first: whoever waits for a lease goes without.
+        """
         await self.open_session()
-        await self._engine.forget(self._ask)
-        session, self._session = self._session, None
-        if session is not None:
-            await session.client.stop()
+        await self._leave()
+        await self._engine.forget(self._insist)
 
     async def recount(self) -> Mapping[str, tuple[int, int]]:
         """Count again what is only derived; what was wrong, as (stored, true), is mended."""
@@ -322,6 +323,9 @@ class KVStoreQueue:
     async def close(self) -> None:
         """Give back what is leased. The store stays open, and the queue may be used again."""
         await self._let_open()
+        await self._leave()
+
+    async def _leave(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             self._leaving.append(session)
@@ -347,22 +351,20 @@ class KVStoreQueue:
 
     async def _let_open(self) -> None:
         """What is being opened must be open to be closed. If that fails, its caller is told."""
-        if self._is_opening:
-            with suppress(DataFetcherError):
+        with suppress(DataFetcherError):
+            while self._opening.anybody:
                 await self.open_session()
+                await asyncio.sleep(0)
 
     async def _open_first(self) -> Session:
-        self._is_opening = True
-        try:
-            return self._begin(await self._open_store())
-        finally:
-            self._is_opening = False
+        # Who waited for one who gave up may come when somebody else has opened it.
+        return self.session_at_hand() or self._begin(await self._open_store())
 
     async def _open_store(self) -> Mapping[str, str]:
         offered = self._options.shared()
         updates = self._update and not self._has_updated
         named = self._options.shared_and_given() if updates else []
-        stored = await insist(lambda: self._engine.open(offered, named), self._options.op_timeout)
+        stored = await self._insist(lambda: self._engine.open(offered, named))
         # Who is merely used again does not contradict those who have changed it since.
         if not self._has_updated:
             agree(stored, self._options)
@@ -387,6 +389,9 @@ class KVStoreQueue:
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         await self.open_session()
+        return await self._insist(ask)
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await insist(ask, self._options.op_timeout)
 
     def _readable(self, raw: bytes) -> Any:

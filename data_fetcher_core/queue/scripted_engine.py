@@ -94,7 +94,13 @@ class ScriptedEngine:
 
     async def forget(self, insist: Insist = at_once) -> None:
         """Whoever opens the run finishes this, if it is interrupted."""
-        args = {"new_generation": _new_name(), "remembered": REMEMBERED_FORGETS}
+        # This run and no other: while a step is repeated, whoever shares the engine may already
+        # be in the one that took its place.
+        args = {
+            "generation": self._generation,
+            "new_generation": _new_name(),
+            "remembered": REMEMBERED_FORGETS,
+        }
         while await insist(partial(self._send, "forget", args)):
             pass
 

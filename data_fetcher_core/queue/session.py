@@ -70,6 +70,7 @@ class Session:
 
     async def close(self) -> None:
         self.shut()
+        self.rooms.dismiss_all()
         await self.client.close()
 
     def shut(self) -> None:

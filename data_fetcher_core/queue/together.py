@@ -16,8 +16,21 @@ class Together(Generic[T]):
 
     def __init__(self) -> None:
         self._under_way: asyncio.Future[T] | None = None
+        self._asking = 0
+
+    @property
+    def anybody(self) -> bool:
+        """Whether anybody asks for it: of those that wait, one does it if the first gives up."""
+        return self._asking > 0
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        self._asking += 1
+        try:
+            return await self._share(work)
+        finally:
+            self._asking -= 1
+
+    async def _share(self, work: Callable[[], Awaitable[T]]) -> T:
         while True:
             outcome = self._under_way
             if outcome is None or outcome.get_loop() is not asyncio.get_running_loop():

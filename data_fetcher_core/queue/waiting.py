@@ -73,6 +73,11 @@ class WaitingRooms:
         for room in self._rooms.values():
             room.poke()
 
+    def dismiss_all(self) -> None:
+        """Whoever sits here goes without, also where nobody has begun to keep the room."""
+        for room in self._rooms.values():
+            _dismiss(room)
+
     def _wake_the_kept(self) -> None:
         """Nothing is held here any more: what had to be leased alone, or beside it, can be."""
         for room in self._rooms.values():
