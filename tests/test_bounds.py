@@ -14,7 +14,16 @@ from data_fetcher_core.queue import KVStoreQueue
 from data_fetcher_core.queue.engine import STEP_BYTES
 from data_fetcher_core.testing import Fault, make_faulty
 from tests.conftest import MakeQueue, OpenStore
-from tests.harness import accounted, background, drain, eventually, items, settled, spin
+from tests.harness import (
+    accounted,
+    background,
+    client_of,
+    drain,
+    eventually,
+    items,
+    settled,
+    spin,
+)
 
 
 def keyed(*keys: str) -> list[Entry]:
@@ -235,3 +244,24 @@ async def test_who_asks_together_for_large_requests_gets_them_all(make_queue: Ma
     await queue.enqueue(f"{n}{large}" for n in range(9))
     leased = await asyncio.gather(*(queue.lease() for _ in range(9)))
     assert sorted(lease.item[0] for (lease,) in leased) == [str(n) for n in range(9)]
+
+
+async def test_pages_with_large_results_are_settled_in_more_steps(
+    make_queue: MakeQueue, open_store: OpenStore
+) -> None:
+    """Sixty of half a megabyte each, at once: no step brings more than its bytes."""
+    queue, result = make_queue(), "x" * 2**19
+    await queue.enqueue(range(60))
+    leases = await queue.lease(60)
+    engine, sizes = (await client_of(queue)).engine, list[int]()
+    settle = engine.settle
+
+    async def weighed(op: Any, settlements: Any) -> Any:
+        sizes.append(sum(len(one.result or b"") for one in settlements))
+        return await settle(op, settlements)
+
+    engine.settle = weighed
+    await asyncio.gather(*(lease.complete(result=result) for lease in leases))
+    assert sum(sizes) >= 60 * 2**19
+    assert max(sizes) <= STEP_BYTES
+    assert (await accounted(queue)).completed == 60

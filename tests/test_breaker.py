@@ -131,7 +131,9 @@ def test_one_request_may_be_enough() -> None:
     assert not after("-", options=BreakerOptions(requests=1)).is_closed
 
 
-@pytest.mark.parametrize("value", [0, -1, True, "5", None, float("nan")])
+@pytest.mark.parametrize(
+    "value", [0, -1, 1e-3 / 2, 2e9, float("inf"), True, "5", None, float("nan")]
+)
 def test_a_duration_that_cannot_be(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"cooldown .*, not {value!r}$"):
         BreakerOptions(cooldown=value)

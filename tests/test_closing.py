@@ -175,6 +175,23 @@ async def test_who_proves_a_lease_while_the_queue_closes_does_not_come_back(
     assert await places(witness) == {"ready": 1}
 
 
+async def test_who_takes_leave_confirms_no_lease(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the store nothing any more, and goes back with the rest."""
+    queue = make_queue()
+    await queue.enqueue(["x", "y"])
+    (lease,) = await queue.lease()
+    gate = await gate_at(queue, "lease", monkeypatch)
+    async with background(queue.lease()), background(queue.close()) as closing:
+        await gate.reached.wait()
+        clock.advance(HOUR)
+        assert await is_lost(lease.confirm())
+        gate.opened.set()
+        await closing
+    assert await places(make_queue()) == {"ready": 2}
+
+
 async def test_a_lease_that_a_close_overtakes_is_none(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

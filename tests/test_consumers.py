@@ -581,6 +581,20 @@ async def test_who_takes_up_says_so(make_queue: MakeQueue, clock: ManualClock) -
 
 
 @in_memory
+async def test_who_has_a_name_that_is_no_text_is_taken_up_like_any_other(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    told: list[Event] = []
+    survivor = make_queue(subscriber=told.append)
+    await survivor.enqueue(["x"])
+    engine = (await client_of(survivor)).engine
+    await engine.lease(Op(b"no \xff text", 1), 1)
+    await silence(survivor, clock)
+    assert told == [ConsumerReaped("fetch:test", "no \ufffd text", 1)]
+    assert await survivor.dequeue() == ["x"]
+
+
+@in_memory
 async def test_who_takes_up_in_several_steps_tells_it_once(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

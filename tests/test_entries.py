@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
 from data_fetcher_core.core import Entry, Priority
-from data_fetcher_core.errors import ValidationError
+from data_fetcher_core.errors import ConfigurationError, ValidationError
 from data_fetcher_core.queue import JSONSerializer, QueueOptions, entries
+from data_fetcher_core.queue.engine import USE_DEFAULT, LaneChange
 from data_fetcher_core.queue.entries import (
     Defaults,
     EntryReader,
@@ -22,8 +24,10 @@ from data_fetcher_core.queue.entries import (
     read_item,
     read_lanes,
     read_namespace,
+    run_namespace,
 )
 from data_fetcher_core.queue.identity import id_from_key, seen_from_key
+from data_fetcher_core.queue.lane_changes import limited, paced, reopened, shut_for
 from data_fetcher_core.queue.records import decode
 
 CENTURY = 100 * 365 * 86_400
@@ -215,3 +219,52 @@ def test_a_checkpoint() -> None:
 def test_one_text_is_no_list(read: Any, what: str, one: Any) -> None:
     with refused(f"{what} are given as a list: [{one!r}], not {one!r}"):
         read(one)
+
+
+def test_where_a_run_lies() -> None:
+    assert run_namespace("é run") == "fetch:é run"
+    for run_id in (None, 5, b"run", ""):
+        said = re.escape(f"run_id must be a non-empty string, not {run_id!r}")
+        with pytest.raises(ConfigurationError, match=f"^{said}$"):
+            run_namespace(run_id)  # type: ignore[arg-type]
+
+
+# --- what is asked of a lane -------------------------------------------------------------------
+
+
+def test_a_change_is_of_the_lane_and_of_what_was_named() -> None:
+    assert shut_for("é", 1.5) == LaneChange("é".encode(), shut=1_500_000)
+    assert reopened("a") == LaneChange(b"a", reopen=True)
+    assert [limited("a", most) for most in (3, 0)] == [LaneChange(b"a", limit=n) for n in (3, 0)]
+    assert paced("a", 0.5, 2, 3) == LaneChange(b"a", interval=500_000, burst=2, limit=3)
+
+
+def test_none_is_what_the_queue_has() -> None:
+    assert limited("a", None) == LaneChange(b"a", limit=USE_DEFAULT)
+    all_three = LaneChange(b"a", interval=USE_DEFAULT, burst=USE_DEFAULT, limit=USE_DEFAULT)
+    assert paced("a", None, None, None) == all_three
+
+
+@pytest.mark.parametrize(
+    ("what", "ask"),
+    [
+        ("duration", lambda value: shut_for("a", value)),
+        ("interval", lambda value: paced("a", value, None, None)),
+    ],
+)
+def test_which_duration_of_a_lane_cannot_be(what: str, ask: Callable[[Any], LaneChange]) -> None:
+    with refused(f"{what} must be a number of seconds from 0 to 3.1536e+09, not -1"):
+        ask(-1)
+
+
+@pytest.mark.parametrize(
+    ("what", "ask"),
+    [
+        ("most", lambda value: limited("a", value)),
+        ("burst", lambda value: paced("a", None, value, None)),
+        ("limit", lambda value: paced("a", None, None, value)),
+    ],
+)
+def test_which_count_of_a_lane_cannot_be(what: str, ask: Callable[[Any], LaneChange]) -> None:
+    with refused(f"{what} must be a whole number, not 1.5"):
+        ask(1.5)

@@ -14,7 +14,7 @@ from data_fetcher_core.queue.engine import REMEMBERED_FORGETS
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
 from tests.evidence import Evidence
-from tests.harness import accounted, erase, impatient
+from tests.harness import accounted, client_of, erase, impatient
 
 Empty = Callable[[], Awaitable[None]]
 
@@ -150,6 +150,25 @@ async def test_a_forgetting_that_another_finishes_is_one(
         await dying.forget()
     await queue.enqueue(["new"])
     assert await queue.dequeue(9) == ["new"]
+
+
+async def test_a_step_of_forgetting_that_comes_again_forgets_no_other_run(
+    make_queue: MakeQueue,
+) -> None:
+    """Its answer was lost, and the queue that repeats it is already in the run that followed."""
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue(["old"])
+    begun_anew: list[int] = []
+
+    async def answer_is_lost(ask: Callable[[], Awaitable[Any]]) -> Any:
+        await ask()
+        await other.enqueue([f"new {len(begun_anew)}"])
+        begun_anew.append(await queue.size())
+        return await ask()
+
+    await (await client_of(queue)).engine.forget(answer_is_lost)
+    assert begun_anew[:1] == [1]
+    assert await other.peek(9) == [f"new {n}" for n, _ in enumerate(begun_anew)]
 
 
 # --- not to be followed ------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def ordered(namespace: bytes, lane: bytes, client: bytes, number: int) -> dict[s
         "lease": keys.lease(client, b"token"),
         "consumer": keys.consumer(client),
         "op": keys.op(client, "add"),
-        "seen": keys.seen(client),
+        "seen": keys.seen_after(number) + client,
         "mark": keys.mark(client),
         "checkpoint": keys.checkpoint(client),
         "result": keys.result(number),

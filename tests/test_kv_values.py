@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from data_fetcher_core.errors import StoreCorrupt, ValidationError
+from data_fetcher_core.kv_store import transactional
 from data_fetcher_core.kv_store.base import Transaction
 from data_fetcher_core.kv_store.memory import MemoryStore
-from data_fetcher_core.kv_store.transactional import family_end
+from data_fetcher_core.kv_store.transactional import count_keys, family_end
 from data_fetcher_core.kv_store.values import (
     check_limit,
     check_ttl,
@@ -213,6 +214,32 @@ def test_the_end_of_all_that_begins_alike() -> None:
     assert family_end(b"aX") == b"aY"
     assert family_end(b"a\xff\xff") == b"b"
     assert family_end(b"\x00") == b"\x01"
+
+
+# Where the next page begins matters: one may follow at once, or only differ far behind.
+FAMILY = (b"f", b"f\x00", b"f\x00\x00", b"fA", b"fXX", b"fXX\x00XX", b"fY", b"f\xff\xff")
+
+
+@pytest.mark.parametrize("page", range(1, 10))
+async def test_all_of_a_family_are_counted_page_by_page(
+    page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactional, "_PAGE", page)
+    store = MemoryStore()
+    await store.transact(lambda tx: tx.put_many((key, b"") for key in (b"e", *FAMILY, b"g")))
+    assert await store.transact(lambda tx: count_keys(tx, b"f")) == len(FAMILY)
+    assert await store.transact(lambda tx: count_keys(tx, b"h")) == 0
+
+
+def test_who_can_count_is_asked_for_the_family_and_reads_nothing() -> None:
+    class Counts:
+        def count(self, start: bytes, end: bytes) -> int:
+            return sum(start <= key < end for key in (b"e", *FAMILY, b"g"))
+
+        get_many = range = put_many = delete_many = None
+
+    transaction: Any = Counts()
+    assert count_keys(transaction, b"f") == len(FAMILY)
 
 
 async def test_a_step_that_fails_undoes_what_it_put_and_took_away_again() -> None:

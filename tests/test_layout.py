@@ -93,7 +93,8 @@ def test_the_keys_of_an_ordered_store() -> None:
     assert keys.consumer(b"c") == run + b"cc"
     assert keys.op(b"c", "add") == run + b"o" + client + b"add"
     assert keys.op(b"c", "add").startswith(keys.ops_of(b"c"))
-    assert (keys.seen(b"kx"), keys.mark(b"id")) == (run + b"skx", run + b"kid")
+    assert (keys.seen_after(0), keys.seen_after(258)) == (run + b"s\0", run + b"s\2\1\2")
+    assert keys.mark(b"id") == run + b"kid"
     assert (keys.checkpoint(b"n"), keys.result(9)) == (run + b"Cn", run + b"R" + u64(9))
 
 
@@ -119,8 +120,8 @@ def test_the_state_of_a_lane_and_of_a_queue() -> None:
     assert lane.encode() == packed
     assert decode_lane(b"lane", packed) == lane
     assert decode_lane(b"lane", None) == LaneState(b"lane")
-    state = QueueState(*range(1, 19))
-    assert state.encode() == u64(*range(1, 19))
+    state = QueueState(*range(1, 20))
+    assert state.encode() == u64(*range(1, 20))
     assert decode_state(state.encode()) == state
     assert decode_state(None) == QueueState()
 
@@ -153,8 +154,8 @@ def test_tokens() -> None:
 
 
 def test_what_is_known_of_a_run() -> None:
-    raw = b'{"layout":3,"namespace":"fetch:r","generation":"g","options":{}}'
-    assert LAYOUT == 3
+    raw = b'{"layout":4,"namespace":"fetch:r","generation":"g","options":{}}'
+    assert LAYOUT == 4
     assert new_meta(b"fetch:r", "g") == raw
     assert read_meta(raw, b"fetch:r")["generation"] == "g"
     generations = {read_meta(new_meta(b"r"), b"r")["generation"] for _ in range(9)}

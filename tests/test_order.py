@@ -280,6 +280,22 @@ async def test_a_limit_holds_for_all_together(make_queue: MakeQueue) -> None:
     assert len(await second.lease(9)) == 1
 
 
+async def test_a_lane_gets_a_limit_of_its_own_and_keeps_its_pace(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = make_queue(lane_concurrency=3)
+    await queue.pace("paced", interval=1.0)
+    for lane in ("paced", "slow"):
+        await queue.limit(lane, 2)
+    await queue.enqueue([Entry(n, lane=n) for n in ("paced", "slow", "other") for _ in range(9)])
+    assert Counter(items(await queue.lease(99))) == {"paced": 1, "slow": 2, "other": 3}
+    await queue.limit("slow", None)
+    clock.advance(1.0)
+    assert Counter(items(await queue.lease(99))) == {"paced": 1, "slow": 1}
+    clock.advance(1.0)
+    assert await queue.lease(99) == []
+
+
 # --- delays and expiry -------------------------------------------------------------------------
 
 

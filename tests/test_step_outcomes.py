@@ -231,6 +231,18 @@ async def test_who_leases_is_told_whether_all_is_done(
     assert (await run.lease(0)).drained is drained
 
 
+@pytest.mark.parametrize(("bytes_over", "granted"), [(-1, 2), (0, 2), (1, 3)])
+async def test_a_lease_ends_with_the_request_that_makes_it_as_heavy_as_a_step(
+    bytes_over: int, granted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left over is there at once for who asks again."""
+    run, waiting = Steps(), [new(letter) for letter in "abcd"]
+    await run.add(*waiting)
+    monkeypatch.setattr(leasing, "STEP_BYTES", 2 * len(waiting[0].record) + bytes_over)
+    told = await run.lease(9)
+    assert (taken(told), told.wait) == (list("abcd")[:granted], 0)
+
+
 async def test_what_is_over_is_cleared_away_a_bounded_part_at_a_time() -> None:
     run = Steps()
     await run.add(*(new(str(n), expires_in=1) for n in range(STEP + 5)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -589,6 +590,35 @@ async def test_clearing_ends_while_others_add_as_fast_as_it_drops(
     assert (stats.cleared, stats.size) == (cleared, 42 + 16 * steps - cleared)
     assert stats.delayed == 8 * steps
     assert await other.enqueue([Entry("again", key="0")]) == 1
+
+
+async def test_a_clearing_that_has_begun_is_done(
+    make_queue: MakeQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever dies in the midst of it: no old request comes again, no new key comes twice."""
+    monkeypatch.setattr(clearing, "STEP", 4)
+    monkeypatch.setattr(clearing, "MOST_READ", 4)
+    dying, queue = make_queue(), make_queue()
+    await queue.enqueue([Entry(n, lane=str(n % 3), key=str(n)) for n in range(12)])
+    held, back = await queue.lease(2)
+    await queue.enqueue([Entry(n, delay=5.0, key=str(n)) for n in range(12, 24)])
+    await back.give_back()
+    client = await client_of(dying)
+    cleared = await client.ask("clear", client.engine.clear)
+    entries = [Entry(f"again {n}", key=str(n), delay=5.0 * (n % 2)) for n in (3, 4, 13, 14)]
+    assert [await queue.enqueue(entries) for _ in range(2)] == [4, 0]
+    assert sorted(await queue.peek(99)) == ["again 14", "again 4"]
+    clock.advance(6.0)
+    leases = await queue.lease(99)
+    assert sorted(items(leases)) == ["again 13", "again 14", "again 3", "again 4"]
+    for lease in (held, *leases):
+        await lease.complete()
+    while (place := cleared.place) is not None:
+        cleared = await client.ask("clear", partial(client.engine.clear, place=place))
+    assert await queue.enqueue(entries) == 0
+    assert (await accounted(queue)).cleared == 23
+    assert await queue.clear() == 0
+    assert await queue.enqueue(entries) == 4
 
 
 @pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)

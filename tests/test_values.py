@@ -141,6 +141,7 @@ COUNTS: dict[str, Callable[[KVStoreQueue, Any], Any]] = {
     "page_size": _pages,
     "burst": lambda queue, value: queue.pace("a", burst=value),
     "limit": lambda queue, value: queue.pace("a", limit=value),
+    "most": lambda queue, value: queue.limit("a", value),
 }
 
 
@@ -180,6 +181,7 @@ NAMES: dict[str, Callable[[KVStoreQueue, Any], Any]] = {
     "shut": lambda queue, text: queue.shut(text, 1.0),
     "reopen": lambda queue, text: queue.reopen(text),
     "pace": lambda queue, text: queue.pace(text, limit=1),
+    "limit": lambda queue, text: queue.limit(text, 1),
     "cancel": lambda queue, text: queue.cancel([text]),
     "requeue": lambda queue, text: queue.requeue([text]),
     "checkpoint name": lambda queue, text: queue.checkpoint(text),

@@ -53,13 +53,13 @@ class Exporter:
         """All that there is."""
         while await self._export_page():
             pass
-        entries = await self._queue.results(self._written, _PAGE)
+        entries = await self._page()
         if entries:
             await self._pauses.insist(lambda: self._storage.finish_index(entries))
 
     async def _export_page(self) -> bool:
         """Whether there may be more."""
-        entries = await self._queue.results(self._written, _PAGE)
+        entries = await self._page()
         if not entries:
             return False
         written = await self._pauses.insist(lambda: self._storage.append_index(entries))
@@ -68,3 +68,14 @@ class Exporter:
         self._written = min(written, entries[-1][0])
         await self._pauses.insist(lambda: self._queue.trim_results(self._written), needs_room=False)
         return len(entries) == _PAGE
+
+    async def _page(self) -> list[tuple[int, Any]]:
+        """The next results, which may come in parts: fewer than a page only at the end."""
+        entries: list[tuple[int, Any]] = []
+        while (missing := _PAGE - len(entries)) > 0:
+            after = entries[-1][0] if entries else self._written
+            found = await self._queue.results(after, missing)
+            if not found:
+                break
+            entries += found
+        return entries

@@ -1,94 +1,98 @@
-"""Clearing a queue in an ordered store: all that waited when it began, and every seen key.
+"""Clearing a queue in an ordered store: all that waits when it begins, and every seen key.
 
-It goes once over the requests and the keys, and passes over what entered meanwhile: otherwise it
-would not end as long as somebody adds as fast as it drops.
+What is there is told from what comes later by the number that a request got where it waits. The
+first step notes the newest, and with that all is done: keys are remembered behind that number from
+then on, and what is not newer is dropped instead of made ready or handed out. The steps after it
+only sweep, once over everything, so they end even if somebody adds as fast as they drop.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from data_fetcher_core.kv_store.transactional import family_end
-from data_fetcher_core.queue.engine import STEP, Cleared
+from data_fetcher_core.queue.engine import MOST_READ, STEP, Cleared
 from data_fetcher_core.queue.ordered_keys import MIDDLE, number_at
 from data_fetcher_core.queue.step import NUMBER, Step
 from data_fetcher_core.queue.tending import unlist
 
-# So many pages are looked through in one step for something to drop: more than others can add.
-_PAGES = 10
+# So many keys are looked through in one step for something to drop: more than others can add.
+_MOST_PASSED = 10 * STEP
+_PLACE = struct.Struct(">QQ")
+
+
+class _Place(NamedTuple):
+    """What is dropped, up to which number; how many had gone by the last step; the next key."""
+
+    upto: int
+    gone: int
+    key: bytes
 
 
 def clear(step: Step, place: bytes) -> Cleared:
-    """One step. A place is the newest number when its part of the work began, and a key."""
-    at, dropped = place or _newest(step) + _parts(step)[0], 0
-    for _ in range(_PAGES):
-        count, following = _clear_page(step, at, STEP - dropped)
-        dropped += count
-        if following is None:
-            return Cleared(dropped, None)
-        at = following
-        if dropped == STEP:
-            break
-    return Cleared(dropped, at)
+    """One step. How many went since the one before, also by the hands of others."""
+    at = _read(place) if place else _begin(step)
+    key: bytes | None = at.key
+    removed = passed = 0
+    while key is not None and removed < STEP and passed < _MOST_PASSED:
+        count, key = _clear_page(step, at.upto, key)
+        removed, passed = removed + count, passed + MOST_READ
+    done = step.state.cleared - at.gone
+    following = None if key is None else _PLACE.pack(at.upto, step.state.cleared) + key
+    return Cleared(done, following)
 
 
-def _clear_page(step: Step, place: bytes, most: int) -> tuple[int, bytes | None]:
-    newest, start = place[:NUMBER], place[NUMBER:]
-    family = next(family for family in _parts(step) if start.startswith(family))
-    found = [key for key, _ in step.tx.range(start, family_end(family), most)]
-    dropped = _drop(step, family, found, int.from_bytes(newest))
-    if len(found) < most:
-        return dropped, _next_part(step, family)
-    return dropped, newest + _behind(step, found[-1], int.from_bytes(newest))
+def _read(place: bytes) -> _Place:
+    upto, gone = _PLACE.unpack_from(place)
+    return _Place(upto, gone, place[_PLACE.size :])
+
+
+def _begin(step: Step) -> _Place:
+    state = step.state
+    state.cleared_upto = state.number
+    return _Place(state.cleared_upto, state.cleared, _parts(step)[0])
 
 
 def _parts(step: Step) -> tuple[bytes, ...]:
-    """A delayed request that becomes due meanwhile is then found among the ready ones."""
     return step.keys.delayed_requests, step.keys.ready_lists, step.keys.seen_keys
 
 
-def _newest(step: Step) -> bytes:
-    return step.state.number.to_bytes(NUMBER)
+def _clear_page(step: Step, upto: int, start: bytes) -> tuple[int, bytes | None]:
+    """How many were removed, and the key to go on with."""
+    family = next(family for family in _parts(step) if start.startswith(family))
+    is_seen = family == step.keys.seen_keys
+    end = step.seen_keys if is_seen else family_end(family)
+    found = [key for key, _ in step.tx.range(start, end, MOST_READ)]
+    old = found if is_seen else [key for key in found if step.is_cleared(key, upto)]
+    _drop(step, family, old)
+    if len(found) < MOST_READ:
+        return len(old), _next_part(step, family)
+    return len(old), _behind(step, found[-1], upto)
 
 
 def _next_part(step: Step, family: bytes) -> bytes | None:
     parts = _parts(step)
-    following = parts[parts.index(family) + 1 :]
-    return _newest(step) + following[0] if following else None
+    return next(iter(parts[parts.index(family) + 1 :]), None)
 
 
-def _drop(step: Step, family: bytes, keys: Sequence[bytes], newest: int) -> int:
-    """How many requests it were; seen keys are none."""
-    if family == step.keys.seen_keys:
-        for key in keys:
+def _drop(step: Step, family: bytes, keys: Sequence[bytes]) -> None:
+    for key in keys:
+        if family == step.keys.ready_lists:
+            unlist(step, key)
+        else:
             step.delete(key)
-        return 0
-    old = [key for key in keys if _number(step, key) <= newest]
-    for key in old:
-        _drop_request(step, key)
-    step.state.cleared += len(old)
-    step.made_room = step.made_room or bool(old)
-    return len(old)
+    if family == step.keys.delayed_requests:
+        step.state.delayed -= len(keys)
+    if family != step.keys.seen_keys:
+        step.count_cleared(len(keys))
 
 
-def _drop_request(step: Step, key: bytes) -> None:
-    if key.startswith(step.keys.ready_lists):
-        unlist(step, key)
-    else:
-        step.state.delayed -= 1
-        step.delete(key)
-
-
-def _number(step: Step, key: bytes) -> int:
-    """Given out when the request came to where it is."""
-    number = number_at(key, len(key) - NUMBER)
-    return abs(number - MIDDLE) if key.startswith(step.keys.ready_lists) else number
-
-
-def _behind(step: Step, key: bytes, newest: int) -> bytes:
+def _behind(step: Step, key: bytes, upto: int) -> bytes:
     """The next key; behind one at the tail of a list that is too new, all of that list are."""
     is_ready = key.startswith(step.keys.ready_lists)
-    if is_ready and number_at(key, len(key) - NUMBER) > MIDDLE + newest:
+    if is_ready and number_at(key, len(key) - NUMBER) > MIDDLE + upto:
         return key[:-NUMBER] + b"\xff" * NUMBER
     return key + b"\x00"
 

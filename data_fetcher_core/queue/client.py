@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import anyio
 
 from data_fetcher_core.clock import Clock
-from data_fetcher_core.deadlines import within
 from data_fetcher_core.errors import StoreUnavailable
 from data_fetcher_core.events import Buried, Subscriber
 from data_fetcher_core.queue.base import Serializer
@@ -28,6 +27,7 @@ from data_fetcher_core.queue.consumers import here, make_name
 from data_fetcher_core.queue.engine import (
     MOST_CHILDREN,
     STEP,
+    STEP_BYTES,
     Addition,
     Admitted,
     Grant,
@@ -52,6 +52,7 @@ from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.settlements import Settler
 from data_fetcher_core.queue.tasks import OwnedTasks
 from data_fetcher_core.queue.tokens import is_of
+from data_fetcher_core.queue.turn import Turn
 
 T = TypeVar("T")
 _AWAY = 0.05
@@ -119,12 +120,12 @@ class Client:
         self._answered_at = self.loop.time()
         self._serializer = serializer
         self._numbers: Counter[str] = Counter()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: defaultdict[str, Turn] = defaultdict(Turn)
         self._additions = Batcher(
             "enqueue", self._send_additions, self.batches, most=STEP, weigh=_requests_in
         )
         self._settlements = Batcher(
-            "settle", self._send_settlements, self.batches, most=MOST_CHILDREN, weigh=_children_of
+            "settle", self._send_settlements, self.batches, most=MOST_CHILDREN, weigh=_brought_by
         )
         self._demands: dict[Selection, Batcher[Demand, Served]] = {}
         # Settled without anybody who waits for that.
@@ -178,8 +179,7 @@ class Client:
 
     def is_about(self, token: bytes) -> bool:
         """Whether its lease is on its way here, or its settlement on its way to the store."""
-        leasing = self._turns.get("lease")
-        is_under_way = leasing is not None and leasing.locked()
+        is_under_way = self._turns["lease"].is_taken
         return token in self._leaving or (is_under_way and is_of(token, self._numbers["lease"]))
 
     async def wait_for_work(self, mark: int, timeout: float, lanes: Sequence[bytes] | None) -> None:
@@ -194,7 +194,7 @@ class Client:
         try:
             return await self._insist(verb, partial(ask, self._next_op(verb)), waited)
         finally:
-            turn.release()
+            turn.give()
 
     async def walk(self, verb: str, walk: Callable[[Op, Insist], Awaitable[T]]) -> T:
         """Run a verb of many steps under one operation id; each step is asked as in :meth:`ask`."""
@@ -202,7 +202,7 @@ class Client:
         try:
             return await walk(self._next_op(verb), partial(self._insist, verb))
         finally:
-            turn.release()
+            turn.give()
 
     def _next_op(self, verb: str) -> Op:
         self._numbers[verb] += 1
@@ -238,25 +238,21 @@ class Client:
         if not self.is_doubtful(self.clock.monotonic()):
             self.heard_at = max(self.heard_at, asked_at)
 
-    async def _take_turn(self, verb: str) -> tuple[asyncio.Lock, float]:
-        """One operation of a kind is under way at a time; waiting in silence counts as asking."""
-        turn, began = self._turns.setdefault(verb, asyncio.Lock()), self.loop.time()
-        # The timer is for those who wait; nobody does where each verb has its batcher.
-        await (self._wait_for(turn, began) if turn.locked() else turn.acquire())
-        return turn, self._silence_since(began)
+    async def _take_turn(self, verb: str) -> tuple[Turn, float]:
+        """One operation of a kind is under way at a time; waiting in silence counts as asking.
 
-    async def _wait_for(self, turn: asyncio.Lock, began: float) -> None:
-        """However many are before us, as long as the store answers them."""
-        while (left := self.options.op_timeout - self._silence_since(began)) > 0:
-            with suppress(TimeoutError), within(left):
-                await turn.acquire()
-                return
-        raise StoreUnavailable(
-            "calls that were sent before this one are still waiting for the store"
-        )
+        However many are before us, we wait as long as the store answers them.
+        """
+        turn, began = self._turns[verb], self.loop.time()
 
-    def _silence_since(self, instant: float) -> float:
-        return self.loop.time() - max(instant, self._answered_at)
+        def silence() -> float:
+            return self.loop.time() - max(began, self._answered_at)
+
+        if not await turn.take(lambda: self.options.op_timeout - silence()):
+            raise StoreUnavailable(
+                "calls that were sent before this one are still waiting for the store"
+            )
+        return turn, silence()
 
     async def _send_additions(self, additions: Sequence[Addition]) -> Sequence[Sequence[Admitted]]:
         return await self.ask("add", lambda op: self.engine.add(op, additions))
@@ -375,9 +371,12 @@ def _requests_in(addition: Addition) -> int:
     return weight_of(addition.requests, STEP) or 1
 
 
-def _children_of(settlement: Settlement) -> int:
+def _brought_by(settlement: Settlement) -> int:
+    """Children, or bytes: what a page is, and what is told of it, may be large, too."""
+    size = len(settlement.head) + len(settlement.detail) + len(settlement.result or b"")
     children = settlement.addition.requests
-    return max(weight_of(children, MOST_CHILDREN), _PLAIN) if children else _PLAIN
+    weight = max(weight_of(children, MOST_CHILDREN), _PLAIN) if children else _PLAIN
+    return weight + size * MOST_CHILDREN // STEP_BYTES
 
 
 def _wanted(demand: Demand) -> int:

@@ -189,11 +189,9 @@ class KVStoreQueue:
         }
 
     async def peek(self, max_items: int = 1) -> list[Any]:
-        """The next items in lease order, as if every lane were open; 1,000 at most."""
+        """The next items in lease order, as if every lane were open; 1,000 at most, or 16 MiB."""
         wanted = min(check_count(max_items, "max_items"), STEP)
-        if wanted == 0:
-            return []
-        raw = await self._ask(lambda: self._engine.peek(wanted))
+        raw = await self._ask(lambda: self._engine.peek(wanted)) if wanted else []
         return [item for item in map(self._readable, raw) if item is not _UNREADABLE]
 
     async def checkpoint(self, name: str) -> Any:
@@ -210,7 +208,7 @@ class KVStoreQueue:
         return await self._ask(lambda: self._engine.swap(at, old, new))
 
     async def results(self, after: int = 0, limit: int = STEP) -> list[tuple[int, Any]]:
-        """Results of completed requests with their numbers, from 1 on; 1,000 at most."""
+        """Results of completed requests and their numbers, from 1 on; 1,000 at most, or 16 MiB."""
         wanted = min(check_count(limit, "limit"), STEP)
         behind = check_count(after, "after")
         found = await self._ask(lambda: self._engine.results(behind, wanted)) if wanted else []
@@ -218,9 +216,8 @@ class KVStoreQueue:
 
     async def trim_results(self, upto: int) -> None:
         """Drop results up to this number, once they are safe elsewhere."""
-        number = check_count(upto, "upto")
         await self.open_session()
-        await self._engine.trim_results(number, self._insist)
+        await self._engine.trim_results(check_count(upto, "upto"), self._insist)
 
     # --- dead letters --------------------------------------------------------------------------
 
@@ -275,8 +272,8 @@ class KVStoreQueue:
         await self._change(paced(lane, interval, burst, limit))
 
     async def _change(self, change: LaneChange) -> None:
-        client = (await self.open_session()).client
-        await client.ask("change_lanes", lambda op: self._engine.change_lanes(op, [change]))
+        ask = (await self.open_session()).client.ask
+        await ask("change_lanes", lambda op: self._engine.change_lanes(op, [change]))
 
     async def cancel(self, ids: Iterable[str], *, forget: bool = False) -> int:
         """Drop requests by id: those that wait at once, those in flight at their next move.
@@ -296,10 +293,7 @@ class KVStoreQueue:
         return await slices.clear((await self.open_session()).client)
 
     async def forget(self) -> None:
-        """Drop the whole run: requests, leases, dead letters, checkpoints. It may begin anew.
-
-        The queue is closed first: whoever waits for a lease goes without.
-        """
+        """Close, and drop all there is of the run. It may begin anew; who waits goes without."""
         await self.open_session()
         await self._leave()
         await self._engine.forget(self._insist)

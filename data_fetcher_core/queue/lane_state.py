@@ -33,6 +33,8 @@ class QueueState:
     number: int = 0
     results: int = 0
     marks: int = 0
+    # What waits under a number up to this one was cleared, and so was every key seen by then.
+    cleared_upto: int = 0
 
     def next_number(self) -> int:
         self.number += 1

@@ -128,7 +128,7 @@ class _Taking:
             found = front.first()
             key, raw = found.first()
             fields = fields_of(raw)
-            if not self._is_usable(raw, fields):
+            if self.step.drop_if_cleared(key) or not self._is_usable(raw, fields):
                 self._remove(front, found, key)
                 self.step.place(front.lane)
                 continue
@@ -229,7 +229,10 @@ class _Front:
 
 
 class _List:
-    """The front of one of a lane's lists, read a few at a time."""
+    """The front of one of a lane's lists, read a few at a time.
+
+    They may be large: as many are read as were taken before, so that little is read in vain.
+    """
 
     def __init__(self, step: Step, lane: bytes, priority: int, share: int) -> None:
         self.priority = priority
@@ -237,17 +240,20 @@ class _List:
         self._start = step.keys.list(lane, priority)
         self._end = family_end(self._start)
         self._share = share
+        self._taken = 0
         self._read: deque[_Listed] = deque()
 
     def first(self) -> _Listed:
         if not self._read:
-            page = self._step.tx.range(self._start, self._end, self._share)
+            few = min(self._share, max(2, self._taken))
+            page = self._step.tx.range(self._start, self._end, few)
             self._read.extend(page)
             self._start = page[-1][0] + b"\x00"
         return self._read[0]
 
     def pop(self) -> None:
         self._read.popleft()
+        self._taken += 1
 
     def head(self) -> Head:
         fields = fields_of(self.first()[1])

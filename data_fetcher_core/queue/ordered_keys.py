@@ -98,8 +98,10 @@ class OrderedKeys:
     def op(self, client: bytes, verb: str) -> bytes:
         return self.ops_of(client) + verb.encode()
 
-    def seen(self, seen: bytes) -> bytes:
-        return self.seen_keys + seen
+    def seen_after(self, cleared_upto: int) -> bytes:
+        """The family of keys that were seen since a clearing: behind those of all before it."""
+        number = cleared_upto.to_bytes((cleared_upto.bit_length() + 7) // 8)
+        return self.seen_keys + bytes([len(number)]) + number
 
     def mark(self, identity: bytes) -> bytes:
         return self.marks + identity

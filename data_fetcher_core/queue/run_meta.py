@@ -13,7 +13,7 @@ from data_fetcher_core.queue.engine import REMEMBERED_FORGETS
 from data_fetcher_core.queue.lane_state import LaneDefaults
 from data_fetcher_core.queue.nonsense import reading
 
-LAYOUT = 3
+LAYOUT = 4
 # The generation of a run that is being forgotten.
 FORGETTING = "forgetting"
 

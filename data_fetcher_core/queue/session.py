@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from data_fetcher_core.queue.client import Client
-from data_fetcher_core.queue.lease import Lease
+from data_fetcher_core.queue.lease import Lease, LeaseState
 from data_fetcher_core.queue.selection import Selection
 from data_fetcher_core.queue.stream import LeaseStream
 from data_fetcher_core.queue.sweeping import Heart
@@ -50,6 +50,11 @@ class Session:
 
     async def prove(self, *leases: Lease) -> None:
         """Ask the store which are still ours, before one is handed on; of every stream at once."""
+        if self.client.is_leaving:
+            # They go back with the rest.
+            for lease in leases:
+                lease.state = LeaseState.LOST
+            return
         prefetched = (lease for stream in self.streams for lease in stream.prefetched)
         await self._see_through(partial(self._heart.prove, [*leases, *prefetched]))
 

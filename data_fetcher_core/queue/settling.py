@@ -99,7 +99,8 @@ class _Seen:
     def __init__(self, step: Step, additions: Iterable[Addition]) -> None:
         requests = [request for addition in additions for request in addition.requests]
         keys = list(dict.fromkeys(request.seen for request in requests if request.seen))
-        found = step.tx.get_many([step.keys.seen(key) for key in keys])
+        self._family = step.seen_keys
+        found = step.tx.get_many([self._family + key for key in keys])
         self._step = step
         self._told = dict(zip(keys, found, strict=True))
         step.load_lanes(lane_and_priority(request.record)[0] for request in requests)
@@ -112,7 +113,7 @@ class _Seen:
     def remember(self, request: NewRequest) -> None:
         if request.seen:
             self._told[request.seen] = request.told_id
-            self._step.put(self._step.keys.seen(request.seen), request.told_id)
+            self._step.put(self._family + request.seen, request.told_id)
 
     def fresh(self, requests: Iterable[NewRequest]) -> int:
         new = [request for request in requests if self.id_of(request) is None]

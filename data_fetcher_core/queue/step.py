@@ -197,6 +197,29 @@ class Step:
         self.state.dead += 1
         self.state.buried += 1
 
+    @property
+    def seen_keys(self) -> bytes:
+        """The family of the keys that count as seen."""
+        return self.keys.seen_after(self.state.cleared_upto)
+
+    def count_cleared(self, count: int) -> None:
+        self.state.cleared += count
+        self.made_room = self.made_room or count > 0
+
+    def is_cleared(self, key: bytes, upto: int) -> bool:
+        """Whether a request waits under a number that was given out before a clearing began."""
+        number = number_at(key, len(key) - NUMBER)
+        is_ready = key.startswith(self.keys.ready_lists)
+        return (abs(number - MIDDLE) if is_ready else number) <= upto
+
+    def drop_if_cleared(self, key: bytes) -> bool:
+        """One that a clearing has not come to yet is gone all the same."""
+        upto = self.state.cleared_upto
+        if not upto or not self.is_cleared(key, upto):
+            return False
+        self.count_cleared(1)
+        return True
+
     def drop_if_cancelled(self, raw: bytes, token: bytes = b"") -> bool:
         """A cancelled request goes no further than its next move."""
         if not self.take_mark(raw, token):
@@ -252,11 +275,13 @@ class Step:
         self.load_lanes(lane_and_priority(raw)[0] for _, raw in due if is_whole(raw))
         for key, raw in due:
             self.delete(key)
-            self._promote_one(raw)
+            self._promote_one(key, raw)
         self.state.delayed -= len(due)
         return len(due)
 
-    def _promote_one(self, raw: bytes) -> None:
+    def _promote_one(self, key: bytes, raw: bytes) -> None:
+        if self.drop_if_cleared(key):
+            return
         if not is_whole(raw):
             self.bury(raw, Reason.CORRUPT, UNREADABLE)
         elif not self.drop_if_cancelled(raw):

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
+from itertools import islice
+from typing import TypeVar
 
 from data_fetcher_core.core import QueueStats
 from data_fetcher_core.kv_store.transactional import count_keys, family_end
-from data_fetcher_core.queue.engine import STEP, Dead, LaneChange, Position
+from data_fetcher_core.queue.engine import (
+    MOST_READ,
+    STEP,
+    STEP_BYTES,
+    Dead,
+    LaneChange,
+    Position,
+)
 from data_fetcher_core.queue.identity import seen_from_key
 from data_fetcher_core.queue.lane_state import LaneState
 from data_fetcher_core.queue.leasing import split_lease
 from data_fetcher_core.queue.ordering import CRITICAL, Head, choose
 from data_fetcher_core.queue.records import forgive, identity_of, is_whole, key_of, ready_at_of
 from data_fetcher_core.queue.step import NUMBER, Step, read_dead, token_in
+
+T = TypeVar("T")
 
 
 def change_lanes(step: Step, changes: Sequence[LaneChange]) -> int:
@@ -109,7 +120,7 @@ def _drop(step: Step, key: bytes, raw: bytes, *, forget: bool) -> None:
 
 def _forget_key(step: Step, raw: bytes) -> None:
     if key := key_of(raw):
-        step.delete(step.keys.seen(seen_from_key(key)))
+        step.delete(step.seen_keys + seen_from_key(key))
 
 
 def _tallied(step: Step, tally: bytes) -> tuple[bytes, int]:
@@ -155,30 +166,67 @@ def peek(step: Step, want: int) -> list[bytes]:
     turns.sort(key=lambda turn: turn[0][len(step.keys.ring) :])
     step.load_lanes(name for _, name in turns)
     orders = [_in_order(step, step.lane(name), want) for _, name in turns]
-    shown: list[bytes] = []
-    while orders and len(shown) < want:
-        heads = [(order, next(order, None)) for order in orders]
-        orders = [order for order, raw in heads if raw is not None]
-        shown += [raw for _, raw in heads if raw is not None]
-    return shown[:want]
+    return _within_a_step(_by_turns(orders), want, len)
+
+
+def _by_turns(orders: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    """One of each, round and round, until nothing is left."""
+    waiting = deque(orders)
+    while waiting:
+        order = waiting.popleft()
+        raw = next(order, None)
+        if raw is not None:
+            yield raw
+            waiting.append(order)
 
 
 def _in_order(step: Step, lane: LaneState, want: int) -> Iterator[bytes]:
     """The requests of one lane as they would be served."""
     lists = {p: _listed(step, lane.name, p, want) for p, n in enumerate(lane.counts) if n}
     options, row = step.options, lane.criticals
-    while lists:
-        heads = {p: ready_at_of(waiting[0]) for p, waiting in lists.items()}
-        waiting = [Head(priority, ready_at) for priority, ready_at in heads.items()]
-        head = choose(waiting, options.ageing_step, options.critical_burst, row)
-        row = row + 1 if head.priority == CRITICAL else 0
-        yield lists[head.priority].pop(0)
-        lists = {p: rest for p, rest in lists.items() if rest}
+    firsts = {p: raw for p, rest in lists.items() if (raw := next(rest, None)) is not None}
+    while firsts:
+        heads = [Head(priority, ready_at_of(raw)) for priority, raw in firsts.items()]
+        chosen = choose(heads, options.ageing_step, options.critical_burst, row).priority
+        row = row + 1 if chosen == CRITICAL else 0
+        yield firsts.pop(chosen)
+        if (following := next(lists[chosen], None)) is not None:
+            firsts[chosen] = following
 
 
-def _listed(step: Step, lane: bytes, priority: int, want: int) -> list[bytes]:
-    found = step.family(step.keys.list(lane, priority), want)
-    return [raw for _, raw in found if is_whole(raw)]
+def _listed(step: Step, lane: bytes, priority: int, want: int) -> Iterator[bytes]:
+    start = step.keys.list(lane, priority)
+    found = _few_at_a_time(step, start, family_end(start), want)
+    upto = step.state.cleared_upto
+    return (raw for key, raw in found if is_whole(raw) and not step.is_cleared(key, upto))
+
+
+def shown(step: Step, start: bytes, end: bytes, want: int) -> list[tuple[bytes, bytes]]:
+    """The first pairs from ``start`` on, as many as one answer may hold."""
+    found = _few_at_a_time(step, start, end, want)
+    return _within_a_step(found, want, lambda pair: len(pair[1]))
+
+
+def _few_at_a_time(
+    step: Step, start: bytes, end: bytes, want: int
+) -> Iterator[tuple[bytes, bytes]]:
+    """They may be large: as many are read as were taken before, so that little is in vain."""
+    taken = 0
+    while page := step.tx.range(start, end, min(want - taken, MOST_READ, max(2, taken))):
+        yield from page
+        taken += len(page)
+        start = page[-1][0] + b"\x00"
+
+
+def _within_a_step(values: Iterable[T], want: int, size_of: Callable[[T], int]) -> list[T]:
+    """The first ``want``, up to the one with which a step is as heavy as it may be."""
+    taken, weight = [], 0
+    for value in islice(values, want):
+        taken.append(value)
+        weight += size_of(value)
+        if weight >= STEP_BYTES:
+            break
+    return taken
 
 
 def stats(step: Step) -> QueueStats:
@@ -217,7 +265,7 @@ def dead(step: Step, after: Position | None, want: int) -> list[Dead]:
     """Dead letters from the oldest on, behind the given one."""
     family = step.keys.dead_letters
     start = family if after is None else step.keys.dead(*after) + b"\x00"
-    found = step.tx.range(start, family_end(family), want)
+    found = shown(step, start, family_end(family), want)
     return [read_dead(step.keys, key, value) for key, value in found]
 
 

@@ -268,7 +268,7 @@ class TransactionalEngine:
     async def results(self, after: int, want: int) -> list[tuple[int, bytes]]:
         family = self._keys.results
         start, end = self._keys.result(after + 1), family_end(family)
-        found = await self._step(lambda step: step.tx.range(start, end, want))
+        found = await self._step(lambda step: tending.shown(step, start, end, want))
         return [(number_at(key, len(family)), value) for key, value in found]
 
     async def trim_results(self, upto: int, insist: Insist = at_once) -> None:

@@ -83,13 +83,13 @@ ENGINE = Group(
     "engine",
     _in("kv_store", "memory transactional")
     + _in("queue", "step leasing settling sweeping tending clearing run_steps")
-    + _in("queue", "transactional_engine batching slices"),
+    + _in("queue", "transactional_engine batching slices together turn"),
     (
         *_tests(
             "asked_again batching bounds cancel_marks cancellation closing conformance consumers "
             "faults_records faults_time forgotten kv_values layout lease_register looking "
             "lowered_limits order promises records requirements retry runs_again "
-            "step step_outcomes streams tending values waiting"
+            "step step_bytes step_outcomes streams tending turn values waiting"
         ),
         _UNITS,
         _MACHINE,

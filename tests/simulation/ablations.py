@@ -175,11 +175,11 @@ async def _keys_first(self: Any, op: Op, additions: Sequence[Addition]) -> Any:
 
 def _remember(st: Any, additions: Sequence[Addition]) -> set[bytes]:
     seen = {r.seen: r.told_id for a in additions for r in a.requests if r.seen}
-    found = st.tx.get_many([st.keys.seen(key) for key in seen])
+    found = st.tx.get_many([st.seen_keys + key for key in seen])
     known = {key for key, value in zip(seen, found, strict=True) if value is not None}
     for key, told in seen.items():
         if key not in known:
-            st.put(st.keys.seen(key), told)
+            st.put(st.seen_keys + key, told)
     return known
 
 

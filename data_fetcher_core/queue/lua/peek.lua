@@ -1,4 +1,5 @@
--- Shows what would be leased next, as if every gate were open; changes nothing.
+-- Shows what would be leased next, as if every gate were open, up to the one with which the answer
+-- is as heavy as it may be; changes nothing.
 -- INCLUDE: begin lists
 -- KEYS: ring parked criticals
 -- ARGV: want
@@ -14,7 +15,7 @@ for _, zset in ipairs({ring, parked}) do
   end
 end
 table.sort(lanes, function(one, other) return one.turn < other.turn end)
-share = math.ceil(want / math.max(#lanes, 1)) + 1
+share = math.min(math.ceil(want / math.max(#lanes, 1)), MOST_READ) + 1
 
 local ignored = 0
 local function ignore()
@@ -22,11 +23,16 @@ local function ignore()
   return ignored >= STEP
 end
 
--- One request of each lane, and the lanes that gave one.
-local function show_one_each(shown)
+local shown, weight = {}, 0
+local function wants_more()
+  return #shown < want and weight < STEP_BYTES
+end
+
+-- One request of each lane; the lanes that gave one.
+local function show_one_each()
   local giving = {}
   for _, lane in ipairs(lanes) do
-    if #shown == want then return {} end
+    if not wants_more() then return {} end
     if not lane.lists then
       lane.criticals = tonumber(redis.call('HGET', criticals, lane.name)) or 0
       open_lists(lane)
@@ -34,6 +40,7 @@ local function show_one_each(shown)
     local list = choose(lane, ignore)
     if list then
       table.insert(shown, list.record.raw)
+      weight = weight + #list.record.raw
       lane.criticals = list.priority == CRITICAL and lane.criticals + 1 or 0
       pass(list)
       table.insert(giving, lane)
@@ -42,6 +49,5 @@ local function show_one_each(shown)
   return giving
 end
 
-local shown = {}
-while #lanes > 0 and #shown < want do lanes = show_one_each(shown) end
+while #lanes > 0 and wants_more() do lanes = show_one_each() end
 return shown

@@ -30,7 +30,7 @@ local function push(ends, lane, priority, raw)
   count('ready', 1)
 end
 
--- How many to read at once from a list whose front was used up.
+-- How many to read at once, at most, from a list whose front was used up.
 local share = 2
 
 local function open_lists(lane)
@@ -44,10 +44,12 @@ local function open_lists(lane)
   end
 end
 
+-- They may be large: as many are read as were taken before, so that little is read in vain.
 local function read_on(list)
-  list.page = redis.call('LRANGE', list.key, list.read, list.read + share - 1)
+  local asked = math.min(share, math.max(list.taken, 2))
+  list.page = redis.call('LRANGE', list.key, list.read, list.read + asked - 1)
   list.at, list.read = 0, list.read + #list.page
-  if #list.page < share then
+  if #list.page < asked then
     list.is_read = true
     for _, raw in ipairs(list.pushed or {}) do table.insert(list.page, raw) end
   end
