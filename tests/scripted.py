@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,6 +64,16 @@ def new(identity: str, **what: Any) -> NewRequest:
 
 async def add(engine: ScriptedEngine, op: Op, *requests: NewRequest) -> None:
     await engine.add(op, [Addition(requests)])
+
+
+async def clear(engine: ScriptedEngine, next_op: Callable[[], Op]) -> list[int]:
+    """To its end; how many each step dropped."""
+    cleared = await engine.clear(next_op())
+    dropped = [cleared.done]
+    while cleared.place is not None:
+        cleared = await engine.clear(next_op(), cleared.place)
+        dropped.append(cleared.done)
+    return dropped
 
 
 def ids(grants: Iterable[Grant]) -> list[str]:

@@ -12,7 +12,6 @@ from data_fetcher_core.queue.engine import (
     STEP,
     Addition,
     Admission,
-    Cleared,
     LaneChange,
     Move,
     NewRequest,
@@ -23,7 +22,7 @@ from data_fetcher_core.queue.engine import (
 from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.scripted_engine import ScriptedEngine
 from data_fetcher_core.testing.clock import ManualClock
-from tests.scripted import ME, START, Numbered, add, complete, contents, ids, new, opened
+from tests.scripted import ME, START, Numbered, add, clear, complete, contents, ids, new, opened
 from tests.servers import RedisCluster, RedisServer
 
 SECOND = 1_000_000
@@ -176,7 +175,7 @@ async def test_clearing_keeps_leases(
 ) -> None:
     await add(engine, op(), new("held"), new("a", key="k"), new("b", delay=SECOND))
     [grant] = (await engine.lease(op(), 1)).grants
-    assert await engine.clear(op()) == Cleared(2, None)
+    assert sum(await clear(engine, op)) == 2
     with redis_server.client() as client:
         assert list(client.scan_iter(START + b"seen:*")) == []
     [[admitted]] = await engine.add(op(), [Addition([new("a", key="k")])])
@@ -188,9 +187,8 @@ async def test_clearing_goes_by_lanes_in_steps(engine: ScriptedEngine, op: Numbe
     for start in range(0, 2500, 500):
         await add(engine, op(), *[new(str(n), lane=str(n)) for n in range(start, start + 500)])
     await engine.change_lanes(op(), [LaneChange(b"1", shut=SECOND), LaneChange(b"2", shut=SECOND)])
-    slices = [await engine.clear(op()) for _ in range(3)]
-    assert [one.done for one in slices] == [1000, 1000, 500]
-    assert [one.place is None for one in slices] == [False, False, True]
+    dropped = await clear(engine, op)
+    assert [count for count in dropped if count] == [1000, 1000, 500]
     assert (await engine.stats()).cleared == 2500
 
 
@@ -312,7 +310,7 @@ async def test_runs_do_not_touch_each_other(redis_url: str, redis_server: RedisS
         async with opened(redis_url, namespace=name) as engine:
             await add(engine, op(), new(name, lane="l}:{", key="k"))
     async with opened(redis_url, namespace="a") as engine:
-        await engine.clear(op())
+        await clear(engine, op)
         await engine.forget()
     for name in names[1:]:
         async with opened(redis_url, namespace=name) as engine:
@@ -336,5 +334,5 @@ async def test_a_cluster_holds_a_run_in_one_slot(redis_cluster: RedisCluster) ->
             await engine.wait_for_work(0, 0.05, [b"0", b"empty"])
             assert await engine.leave(ME) == Slice(1, more=False)
             assert await engine.recount() == {}
-            assert (await engine.clear(op())).done == 6
+            assert sum(await clear(engine, op)) == 6
             await engine.forget()

@@ -55,6 +55,8 @@ _FORGOTTEN = "DFC_FORGOTTEN"
 _LONGEST_BLOCK = 10.0
 _MOST_LISTS = 1_000
 _NONE: Mapping[str, Any] = {}
+# Where a clearing is: at the lanes, or at keys that count as forgotten already.
+_DROPPING, _SWEEPING = b"lanes", b"keys"
 
 
 class ScriptedEngine:
@@ -209,10 +211,10 @@ class ScriptedEngine:
 
     @reads
     async def clear(self, op: Op, place: bytes = b"") -> Cleared:
+        if place == _SWEEPING:
+            return Cleared(0, _SWEEPING if await self._run("sweep_seen") else None)
         done, more, unswept = await self._operate("clear", op)
-        while unswept:
-            unswept = await self._run("sweep_seen")
-        return Cleared(done, b"more" if more else None)
+        return Cleared(done, _DROPPING if more else _SWEEPING if unswept else None)
 
     @reads
     async def cancel(
