@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from data_fetcher_core.kv_store.memory import MemoryStore
+from data_fetcher_core.queue import clearing
 from data_fetcher_core.queue.engine import STEP, Addition, Move, Op, Outcome, Settlement
 from data_fetcher_core.queue.options import QueueOptions
 from data_fetcher_core.queue.transactional_engine import TransactionalEngine
@@ -55,6 +56,19 @@ async def test_the_same_counts(engine: TransactionalEngine, clock: ManualClock) 
         assert await engine.requeue(Op(ME, 1), positions[:2]) == 2
         assert (await engine.purge(Op(ME, 1), 0)).done == 2
         assert (await engine.clear(Op(ME, 1))).done == 4
+
+
+async def test_the_same_part_of_a_clearing(
+    engine: TransactionalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clearing, "STEP", 2)
+    monkeypatch.setattr(clearing, "MOST_READ", 2)
+    await engine.add(Op(ME, 1), requests(3))
+    first = await engine.clear(Op(ME, 1))
+    assert (first.done, first.place is None) == (2, False)
+    assert await engine.clear(Op(ME, 1)) == first
+    assert await engine.clear(Op(ME, 2), first.place or b"") == (1, None)
+    assert await engine.clear(Op(ME, 2), first.place or b"") == (1, None)
 
 
 async def test_leases_of_a_forgotten_run_are_lost_each_for_itself(clock: ManualClock) -> None:

@@ -89,7 +89,7 @@ ENGINE = Group(
             "asked_again batching bounds cancel_marks cancellation closing conformance consumers "
             "faults_records faults_time forgotten kv_values layout lease_register looking "
             "lowered_limits order promises records requirements retry runs_again "
-            "step step_bytes step_outcomes streams tending turn values waiting"
+            "step step_bytes step_outcomes streams tending together turn values waiting"
         ),
         _UNITS,
         _MACHINE,
