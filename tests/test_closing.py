@@ -148,6 +148,41 @@ async def test_a_queue_that_closes_when_the_first_who_opens_it_gives_up_stays_cl
     assert (foreign_tasks(known), queue.session_at_hand()) == (set(), None)
 
 
+async def test_who_opens_a_queue_while_its_run_is_forgotten_comes_first(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, witness = make_queue(), make_queue()
+    gate = Gate(queue._engine.open, on_the_way_back=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue._engine, "open", gate)
+        async with background(queue.stats()), background(queue.enqueue(["x"])) as adding:
+            await gate.reached.wait()
+            async with background(queue.forget()) as forgetting:
+                await spin()
+                gate.opened.set()
+                assert await adding == 1
+                await forgetting
+    assert await places(witness) == {}
+
+
+@pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
+def test_who_closes_in_another_loop_waits_for_nobody_of_the_first(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first was stopped while somebody opened the queue."""
+    queue, first = make_queue(), asyncio.new_event_loop()
+    monkeypatch.setattr(queue._engine, "open", Gate(queue._engine.open, on_the_way_back=False))
+    opening = first.create_task(queue.open_session())
+    first.run_until_complete(spin())
+    monkeypatch.undo()
+    try:
+        asyncio.run(asyncio.wait_for(queue.close(), 10.0))
+    finally:
+        opening.cancel()
+        first.run_until_complete(asyncio.wait([opening]))
+        first.close()
+
+
 async def test_who_sweeps_while_the_queue_closes_does_not_come_back(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from data_fetcher_core import Entry
 from data_fetcher_core.errors import LeaseLost, StoreError, StoreLost
 from data_fetcher_core.kv_store.transactional import TransactionalStore
-from data_fetcher_core.queue import JSONSerializer, KVStoreQueue
+from data_fetcher_core.queue import JSONSerializer, KVStoreQueue, clearing
 from data_fetcher_core.queue.engine import REMEMBERED_FORGETS
 from data_fetcher_core.testing import Fault, ManualClock, make_faulty
 from tests.conftest import MakeQueue, OpenStore
 from tests.evidence import Evidence
-from tests.harness import accounted, client_of, erase, impatient
+from tests.harness import accounted, background, client_of, erase, impatient, spin
 
 Empty = Callable[[], Awaitable[None]]
 
@@ -169,6 +172,48 @@ async def test_a_step_of_forgetting_that_comes_again_forgets_no_other_run(
     await (await client_of(queue)).engine.forget(answer_is_lost)
     assert begun_anew[:1] == [1]
     assert await other.peek(9) == [f"new {n}" for n, _ in enumerate(begun_anew)]
+
+
+async def test_a_clearing_goes_no_further_than_its_run(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers say nothing of the run that followed."""
+    monkeypatch.setattr(clearing, "STEP", 2)
+    monkeypatch.setattr(clearing, "MOST_READ", 2)
+    queue, other = make_queue(), make_queue()
+    await queue.enqueue([Entry(n, key=str(n)) for n in range(9)])
+    client = await client_of(queue)
+    begun = await client.ask("clear", client.engine.clear)
+    assert begun.place is not None
+    await other.forget()
+    await other.enqueue(["new", Entry("keyed", key="1")])
+    assert await queue.size() == 2
+    place = begun.place
+    going_on = await client.ask("clear", lambda op: client.engine.clear(op, place))
+    assert going_on == (0, None)
+    assert await other.peek(9) == ["new", "keyed"]
+    assert await other.enqueue([Entry("keyed", key="1")]) == 0
+
+
+async def test_a_queue_that_forgets_its_run_while_it_is_used_is_as_new(
+    make_queue: MakeQueue, open_store: OpenStore, clock: ManualClock
+) -> None:
+    """Also where it does not follow: it has forgotten the run itself."""
+    queue = KVStoreQueue(open_store(), "fetch:test", clock=clock, follows=False)
+    await queue.enqueue(range(3))
+
+    async def look_again_and_again() -> None:
+        while True:
+            with suppress(StoreLost):
+                await queue.stats()
+            await asyncio.sleep(0)
+
+    async with background(look_again_and_again()):
+        await spin()
+        await queue.forget()
+    assert await queue.enqueue(["anew"]) == 1
+    assert await make_queue().dequeue(9) == ["anew"]
+    await queue.close()
 
 
 # --- not to be followed ------------------------------------------------------------------------

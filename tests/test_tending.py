@@ -597,6 +597,25 @@ async def test_clearing_ends_while_others_add_as_fast_as_it_drops(
     assert await other.enqueue([Entry("again", key="0")]) == 1
 
 
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"], indirect=True)
+async def test_what_is_cleared_and_not_swept_yet_is_neither_cancelled_nor_shown(
+    queue: KVStoreQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clearing, "STEP", 4)
+    monkeypatch.setattr(clearing, "MOST_READ", 4)
+    ids = (await queue.enqueue([Entry(n, key=str(n)) for n in range(20)])).ids
+    client = await client_of(queue)
+    await client.ask("clear", client.engine.clear)
+    await queue.enqueue([Entry("again", key="19"), "new", "newer"])
+    assert await queue.peek(3) == ["again", "new", "newer"]
+    assert await queue.cancel(ids[:19], forget=True) == 0
+    assert await queue.cancel(ids[19:], forget=True) == 1
+    assert await queue.enqueue([Entry("once more", key="19")]) == 1
+    assert items(await queue.lease(9)) == ["new", "newer", "once more"]
+    stats = await accounted(queue)
+    assert (stats.cleared, stats.cancelled) == (20, 1)
+
+
 @pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
 async def test_a_step_of_clearing_passes_over_so_many_and_no_more(
     queue: KVStoreQueue, monkeypatch: pytest.MonkeyPatch

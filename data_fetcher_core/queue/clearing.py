@@ -31,16 +31,22 @@ class _Place(NamedTuple):
     key: bytes
 
 
-def clear(step: Step, place: bytes) -> Cleared:
-    """One step. How many went since the one before, also by the hands of others."""
-    at = _read(place) if place else _begin(step)
+def clear(step: Step, run: bytes, place: bytes) -> Cleared:
+    """One step. How many went since the one before, also by the hands of others.
+
+    Who has come to a run that took the place of a forgotten one is at the end: its numbers begin
+    anew, and nobody asked that it be cleared.
+    """
+    if place and not place.startswith(run):
+        return Cleared(0, None)
+    at = _read(place[len(run) :]) if place else _begin(step)
     key: bytes | None = at.key
     removed = passed = 0
     while key is not None and removed < STEP and passed < _MOST_PASSED:
         count, key = _clear_page(step, at.upto, key)
         removed, passed = removed + count, passed + MOST_READ
     done = step.state.cleared - at.gone
-    following = None if key is None else _PLACE.pack(at.upto, step.state.cleared) + key
+    following = None if key is None else run + _PLACE.pack(at.upto, step.state.cleared) + key
     return Cleared(done, following)
 
 

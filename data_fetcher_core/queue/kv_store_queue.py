@@ -10,13 +10,14 @@ from typing import Any, Self, TypeVar
 
 from data_fetcher_core.clock import SYSTEM_CLOCK, Clock
 from data_fetcher_core.core import DeadLetter, Enqueued, Priority, QueueStats
-from data_fetcher_core.errors import ConfigurationError, DataFetcherError, LeaseLost
+from data_fetcher_core.errors import ConfigurationError, DataFetcherError, StoreLost
 from data_fetcher_core.events import Subscriber, guarded, log_event
 from data_fetcher_core.kv_store.base import KeyValueStore, ScriptHost
 from data_fetcher_core.kv_store.values import decode_value
 from data_fetcher_core.queue import dead_letters, slices
 from data_fetcher_core.queue.base import Serializer
 from data_fetcher_core.queue.client import Client
+from data_fetcher_core.queue.dequeuing import take_out
 from data_fetcher_core.queue.engine import STEP, LaneChange
 from data_fetcher_core.queue.engines import engine_for
 from data_fetcher_core.queue.entries import (
@@ -33,7 +34,7 @@ from data_fetcher_core.queue.entries import (
 from data_fetcher_core.queue.insisting import insist
 from data_fetcher_core.queue.intake import Intake
 from data_fetcher_core.queue.lane_changes import limited, paced, reopened, shut_for
-from data_fetcher_core.queue.lease import Lease, LeaseState
+from data_fetcher_core.queue.lease import Lease
 from data_fetcher_core.queue.options import QueueOptions, agree, microseconds
 from data_fetcher_core.queue.records import decode
 from data_fetcher_core.queue.selection import Selection, read_selection
@@ -81,7 +82,7 @@ class KVStoreQueue:
         self._engine = engine_for(kv_store, read_namespace(namespace), clock, follows=follows)
         self._session: Session | None = None
         # Those that were to be closed, and whose leave the store has not heard of.
-        self._leaving: list[Session] = []
+        self._leaving: set[Session] = set()
         self._opening: Together[Session] = Together()
         self._has_updated = False
         self._stored: Mapping[str, str] = {}
@@ -150,19 +151,11 @@ class KVStoreQueue:
 
         :meth:`lease` is what survives a crash.
         """
-        leases = await self.lease(max_items)
-        completing = asyncio.gather(*(lease.complete() for lease in leases), return_exceptions=True)
-        try:
-            outcomes = await completing
-        except asyncio.CancelledError:
-            # What was not sent yet is nobody's; a traceback keeps it alive, and so leased.
-            if self._session is not None:
-                self._session.client.return_leases(leases)
-            raise
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
-                raise outcome
-        return [lease.item for lease in leases if lease.state is LeaseState.SETTLED]
+        return await take_out(await self.lease(max_items), self._give_back)
+
+    def _give_back(self, leases: Sequence[Lease]) -> None:
+        if self._session is not None:
+            self._session.client.return_leases(leases)
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -289,14 +282,18 @@ class KVStoreQueue:
         )
 
     async def clear(self) -> int:
-        """Drop all that waits, and every seen key; how many requests went. Leases go on."""
+        """Drop all that waits, and all seen keys; how many went. Leases go on."""
         return await slices.clear((await self.open_session()).client)
 
     async def forget(self) -> None:
         """Close, and drop all there is of the run. It may begin anew; who waits goes without."""
+        await self._let_open()
         await self.open_session()
         await self._leave()
         await self._engine.forget(self._insist)
+        # Who was quick enough to open it meanwhile has opened what is gone.
+        with suppress(StoreLost):
+            await self._leave()
 
     async def recount(self) -> Mapping[str, tuple[int, int]]:
         """Count again what is only derived; what was wrong, as (stored, true), is mended."""
@@ -322,12 +319,15 @@ class KVStoreQueue:
     async def _leave(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            self._leaving.append(session)
+            self._leaving.add(session)
         for leaving in list(self._leaving):
-            if leaving.client.is_here():
-                await leaving.close()
-            if leaving in self._leaving:
-                self._leaving.remove(leaving)
+            try:
+                if leaving.client.is_here():
+                    await leaving.close()
+            except StoreLost:
+                self._leaving.discard(leaving)
+                raise
+            self._leaving.discard(leaving)
 
     async def __aenter__(self) -> Self:
         await self.open_session()

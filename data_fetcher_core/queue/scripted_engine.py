@@ -55,8 +55,8 @@ _FORGOTTEN = "DFC_FORGOTTEN"
 _LONGEST_BLOCK = 10.0
 _MOST_LISTS = 1_000
 _NONE: Mapping[str, Any] = {}
-# Where a clearing is: at the lanes, or at keys that count as forgotten already.
-_DROPPING, _SWEEPING = b"lanes", b"keys"
+# The parts of a clearing: lanes, and keys that count as forgotten already.
+_DROPPING, _SWEEPING = b"l", b"k"
 
 
 class ScriptedEngine:
@@ -211,10 +211,19 @@ class ScriptedEngine:
 
     @reads
     async def clear(self, op: Op, place: bytes = b"") -> Cleared:
-        if place == _SWEEPING:
-            return Cleared(0, _SWEEPING if await self._run("sweep_seen") else None)
-        done, more, unswept = await self._operate("clear", op)
-        return Cleared(done, _DROPPING if more else _SWEEPING if unswept else None)
+        """A place is the run that is cleared, and which part of it."""
+        if not place:
+            return _cleared(self._generation, await self._operate("clear", op))
+        run, part = place[:-1], place[-1:]
+        this = {"generation": run}
+        try:
+            if part == _SWEEPING:
+                return Cleared(0, place if await self._send("sweep_seen", this) else None)
+            args = {**this, **_slot(op, "clear", 1)}
+            return _cleared(run, await self._send("clear", args, (), op.client))
+        except Forgotten:
+            # Nobody asked that the run which took its place be cleared.
+            return Cleared(0, None)
 
     @reads
     async def cancel(
@@ -345,6 +354,12 @@ class ScriptedEngine:
         """0 for the server's own clock."""
         instant = self._clock.store_now()
         return 0 if instant is None else round(instant * 1e6)
+
+
+def _cleared(run: bytes, reply: Sequence[int]) -> Cleared:
+    done, more, unswept = reply
+    part = _DROPPING if more else _SWEEPING if unswept else b""
+    return Cleared(done, run + part if part else None)
 
 
 def _new_name() -> bytes:

@@ -212,10 +212,13 @@ class Step:
         is_ready = key.startswith(self.keys.ready_lists)
         return (abs(number - MIDDLE) if is_ready else number) <= upto
 
-    def drop_if_cleared(self, key: bytes) -> bool:
+    def still_waits(self, key: bytes) -> bool:
         """One that a clearing has not come to yet is gone all the same."""
         upto = self.state.cleared_upto
-        if not upto or not self.is_cleared(key, upto):
+        return not upto or not self.is_cleared(key, upto)
+
+    def drop_if_cleared(self, key: bytes) -> bool:
+        if self.still_waits(key):
             return False
         self.count_cleared(1)
         return True

@@ -92,12 +92,15 @@ def walk_wanted(
     """A step that drops those wanted in one slice, and adds to the tally: where to go on."""
     wanted = frozenset(ids)
 
+    def is_chosen(step: Step, key: bytes, raw: bytes) -> bool:
+        return is_whole(raw) and identity_of(raw) in wanted and step.still_waits(key)
+
     def walk(step: Step) -> bytes | None:
         number, so_far = _tallied(step, tally)
         if so_far < 0:
             return None
         found = step.tx.range(start, family_end(family), STEP)
-        chosen = [(key, raw) for key, raw in found if is_whole(raw) and identity_of(raw) in wanted]
+        chosen = [(key, raw) for key, raw in found if is_chosen(step, key, raw)]
         for key, raw in chosen:
             _drop(step, key, raw, forget=forget)
         step.put(tally, number + b"%d" % (so_far + len(chosen)))
@@ -196,9 +199,9 @@ def _in_order(step: Step, lane: LaneState, want: int) -> Iterator[bytes]:
 
 def _listed(step: Step, lane: bytes, priority: int, want: int) -> Iterator[bytes]:
     start = step.keys.list(lane, priority)
-    found = _few_at_a_time(step, start, family_end(start), want)
-    upto = step.state.cleared_upto
-    return (raw for key, raw in found if is_whole(raw) and not step.is_cleared(key, upto))
+    # Not all that lie there are shown.
+    found = _few_at_a_time(step, start, family_end(start), want + STEP)
+    return (raw for key, raw in found if is_whole(raw) and step.still_waits(key))
 
 
 def shown(step: Step, start: bytes, end: bytes, want: int) -> list[tuple[bytes, bytes]]:

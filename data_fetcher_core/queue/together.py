@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakSet
 
 from data_fetcher_core.queue.batching import copy_error
 
@@ -16,19 +17,21 @@ class Together(Generic[T]):
 
     def __init__(self) -> None:
         self._under_way: asyncio.Future[T] | None = None
-        self._asking = 0
+        self._asking: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     @property
     def anybody(self) -> bool:
-        """Whether anybody asks for it: of those that wait, one does it if the first gives up."""
-        return self._asking > 0
+        """Whether anybody asks here: of those that wait, one does it if the first gives up."""
+        loop = asyncio.get_running_loop()
+        return any(task.get_loop() is loop for task in self._asking)
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        self._asking += 1
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._asking.add(task)
         try:
             return await self._share(work)
         finally:
-            self._asking -= 1
+            self._asking.discard(task)
 
     async def _share(self, work: Callable[[], Awaitable[T]]) -> T:
         while True:

@@ -220,7 +220,7 @@ class TransactionalEngine:
 
     async def clear(self, op: Op, place: bytes = b"") -> Cleared:
         def run(step: Step) -> tuple[bytes, Cleared]:
-            cleared = clearing.clear(step, place)
+            cleared = clearing.clear(step, self._generation.encode(), place)
             return clearing.pack(cleared), cleared
 
         return await self._once(op, "clear", run, lambda _, raw: clearing.unpack(raw), urgent=True)
