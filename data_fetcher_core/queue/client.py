@@ -333,14 +333,17 @@ class Client:
         task.add_done_callback(lambda _: self._leaving.discard(settlement.token))
         return task
 
-    async def close(self) -> None:
-        """Let what is on its way arrive, give back what is held, and be forgotten."""
+    async def stop(self) -> None:
+        """Begin nothing more, let what is on its way arrive, and let go of what is held."""
         self.is_leaving = True
         await self.tasks.cancel()
         await self.batches.finish()
         for lease in list(self.held.values()):
             lease.state = LeaseState.LOST
         self.held.clear()
+
+    async def leave(self) -> None:
+        """What was held goes back, and the consumer is forgotten."""
         while (await insist(lambda: self.engine.leave(self.name), self.options.op_timeout)).more:
             pass
 

@@ -147,10 +147,7 @@ class KVStoreQueue:
         return LeaseStream(self, prefetch, until, read_selection(lanes, steal))
 
     async def dequeue(self, max_items: int = 1) -> list[Any]:
-        """Take up to 1,000 items out for good: at most once each.
-
-        :meth:`lease` is what survives a crash.
-        """
+        """Take up to 1,000 items out for good, at most once each; a lease survives a crash."""
         return await take_out(await self.lease(max_items), self._give_back)
 
     def _give_back(self, leases: Sequence[Lease]) -> None:
@@ -240,9 +237,7 @@ class KVStoreQueue:
     async def shut(self, lane: str, duration: float) -> None:
         """Shut a lane for at least so long. What was prefetched of it is given back."""
         change = shut_for(lane, duration)
-        session = await self.open_session()
-        for stream in list(session.streams):
-            stream.drop_lane(lane)
+        (await self.open_session()).drop_lane(lane)
         await self._change(change)
 
     async def reopen(self, lane: str) -> None:
@@ -277,9 +272,8 @@ class KVStoreQueue:
         client = (await self.open_session()).client
         if not wanted:
             return 0
-        return await client.walk(
-            "cancel", lambda op, each: self._engine.cancel(op, wanted, forget, each)
-        )
+        cancel = self._engine.cancel
+        return await client.walk("cancel", lambda op, each: cancel(op, wanted, forget, each))
 
     async def clear(self) -> int:
         """Drop all that waits, and all seen keys; how many went. Leases go on."""
@@ -289,8 +283,11 @@ class KVStoreQueue:
         """Close, and drop all there is of the run. It may begin anew; who waits goes without."""
         await self._let_open()
         await self.open_session()
-        await self._leave()
+        stopped = self._retired()
+        for session in stopped:
+            await session.stop()
         await self._engine.forget(self._insist)
+        self._leaving.difference_update(stopped)
         # Who was quick enough to open it meanwhile has opened what is gone.
         with suppress(StoreLost):
             await self._leave()
@@ -317,17 +314,20 @@ class KVStoreQueue:
         await self._leave()
 
     async def _leave(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            self._leaving.add(session)
-        for leaving in list(self._leaving):
+        for leaving in self._retired():
             try:
-                if leaving.client.is_here():
-                    await leaving.close()
+                await leaving.close()
             except StoreLost:
                 self._leaving.discard(leaving)
                 raise
             self._leaving.discard(leaving)
+
+    def _retired(self) -> list[Session]:
+        if self._session is not None:
+            self._leaving.add(self._session)
+        self._session = None
+        self._leaving = {leaving for leaving in self._leaving if leaving.client.is_here()}
+        return list(self._leaving)
 
     async def __aenter__(self) -> Self:
         await self.open_session()

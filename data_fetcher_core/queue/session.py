@@ -73,10 +73,18 @@ class Session:
             if stream.is_idle(idle_since):
                 stream.drop_all()
 
-    async def close(self) -> None:
+    def drop_lane(self, lane: str) -> None:
+        for stream in list(self.streams):
+            stream.drop_lane(lane)
+
+    async def stop(self) -> None:
         self.shut()
         self.rooms.dismiss_all()
-        await self.client.close()
+        await self.client.stop()
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.client.leave()
 
     def shut(self) -> None:
         """Let nobody wait any longer."""
