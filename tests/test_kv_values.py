@@ -231,6 +231,25 @@ async def test_all_of_a_family_are_counted_page_by_page(
     assert await store.transact(lambda tx: count_keys(tx, b"h")) == 0
 
 
+async def test_what_is_counted_is_never_read_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "_PAGE", 3)
+    store, read = MemoryStore(), list[int]()
+    await store.transact(lambda tx: tx.put_many((key, b"") for key in FAMILY))
+
+    def count(tx: Transaction) -> int:
+        read_range = tx.range
+
+        def watched(*asked: Any) -> list[tuple[bytes, bytes]]:
+            read.append(len(found := read_range(*asked)))
+            return found
+
+        monkeypatch.setattr(type(tx), "range", lambda _, *asked: watched(*asked))
+        return count_keys(tx, b"f")
+
+    assert await store.transact(count) == len(FAMILY) == sum(read)
+    assert max(read) == 3
+
+
 def test_who_can_count_is_asked_for_the_family_and_reads_nothing() -> None:
     class Counts:
         def count(self, start: bytes, end: bytes) -> int:

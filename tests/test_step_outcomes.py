@@ -204,6 +204,27 @@ async def test_a_lane_whose_limit_was_lowered_is_passed_over() -> None:
     assert taken(await run.lease(5)) == ["b1"]
 
 
+async def test_what_was_cleared_and_lies_there_still_is_gone() -> None:
+    run = Steps()
+    await run.add(new("ready", key="k"), new("delayed", delay=5), new("other", lane="other"))
+    await run.run(lambda step: setattr(step.state, "cleared_upto", step.state.number))
+    added = await run.add(new("new", key="k"), new("later", delay=5))
+    assert added == [("NEW", "new"), ("NEW", "later")]
+    run.now += 10
+    assert taken(await run.lease(9)) == ["new", "later"]
+    state = await run.state()
+    assert (state.cleared, state.ready, state.delayed, state.leased) == (3, 0, 0, 2)
+
+
+@pytest.mark.parametrize(("count", "has_made_room"), [(0, False), (2, True)])
+async def test_what_is_cleared_makes_room(count: int, has_made_room: bool) -> None:
+    def clear(step: Step) -> bool:
+        step.count_cleared(count)
+        return step.made_room
+
+    assert await Steps().run(clear) is has_made_room
+
+
 async def test_who_leases_is_told_of_what_must_be_held_alone() -> None:
     run = Steps(max_deaths=2)
     await run.add(new("a"))
