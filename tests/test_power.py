@@ -26,7 +26,7 @@ from tests.power.events import (
     Unlink,
     Write,
 )
-from tests.power.fates import WAYS, cut
+from tests.power.fates import WAYS, Choose, cut
 from tests.power.record import Record, record
 from tests.power.verdict import Judge, Outcome
 from tests.power.wal_race import Looker, race, run_writers
@@ -195,3 +195,18 @@ def test_two_at_the_log_without_the_lock_are_seen(tmp_path: Path) -> None:
         if sums["together"]:
             return
     raise AssertionError("never two at once")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_file_is_shortened_or_it_is_not(way: Choose) -> None:
+    """Its size and the blocks that it gives up are one change of the file system: no holes."""
+    dice, old = random.Random(1), b"x" * 9 * SECTOR
+    for _ in range(200):
+        file = File(old, [Truncate(0, SECTOR)])
+        assert file.after(way(dice, file)) in {old, old[:SECTOR]}
+
+
+def test_what_is_behind_the_end_of_a_shortened_file_is_gone() -> None:
+    file = File(b"x" * 4 * SECTOR, [Truncate(0, 0), Write(0, 3 * SECTOR, b"y" * SECTOR)])
+    assert file.after(Fate(2)) == bytes(3 * SECTOR) + b"y" * SECTOR
+    assert file.after(Fate(0, {3: 2}, size=2)) == bytes(3 * SECTOR) + b"y" * SECTOR

@@ -2,8 +2,9 @@
 
 A write reaches the disk in sectors, each at a time of its own. So after a cut a sector may be as it
 was at any moment since it was last synced, whatever its neighbours are; and the change that was
-under way may have stopped at any byte of it. The size of a file is one more such thing. A name
-that was made or removed is durable when its directory was synced, not before.
+under way may have stopped at any byte of it. The size of a file is one more such thing, and with
+it go the sectors that a shortened file gives up: a file system frees them all, or none. A name that
+was made or removed is durable when its directory was synced, not before.
 
 A sync that fails is the last word on what it was to write: the next one passes over it, unless
 something has been written to the same page since.
@@ -159,12 +160,15 @@ def _by_pages(change: Write) -> Iterator[Write]:
 
 def _after(durable: bytes, changes: list[Change], fate: Fate) -> bytes:
     content = bytearray(durable)
+    sized = fate.others if fate.size is None else fate.size
     for at, change in enumerate(changes):
-        if isinstance(change, Write):
-            content.extend(bytes(max(0, change.at + len(change.data) - len(content))))
-        for start, piece in _pieces(change, at, fate, len(content)):
+        if isinstance(change, Truncate):
+            del content[change.size if at < sized else len(content) :]
+            continue
+        content.extend(bytes(max(0, change.at + len(change.data) - len(content))))
+        for start, piece in _pieces(change, at, fate):
             content[start : start + len(piece)] = piece
-    size = size_after(len(durable), changes[: fate.others if fate.size is None else fate.size])
+    size = size_after(len(durable), changes[:sized])
     del content[size:]
     return bytes(content) + bytes(size - len(content))
 
@@ -176,18 +180,14 @@ def size_after(size: int, changes: list[Change]) -> int:
     return size
 
 
-def _pieces(change: Change, at: int, fate: Fate, size: int) -> Iterator[tuple[int, bytes]]:
+def _pieces(change: Write, at: int, fate: Fate) -> Iterator[tuple[int, bytes]]:
     """What of a change is in which place."""
-    first, data = (
-        (change.at, change.data)
-        if isinstance(change, Write)
-        else (change.size, bytes(max(0, size - change.size)))
-    )
+    first, data = change.at, change.data
     if not fate.sectors and not fate.torn:
         if at < fate.others:
             yield first, data
         return
-    for sector in sectors_of(change, size):
+    for sector in sectors_of(change):
         start, end = max(first, sector * SECTOR), min(first + len(data), (sector + 1) * SECTOR)
         piece = data[start - first : end - first]
         if at < fate.reached(sector):
